@@ -22,7 +22,7 @@ import org.apache.hadoop.fs.Path;
  * class. S3A of Hadoop 3.3, which comes with Spark 3.5, has the request as a public method, {@code removeKeys}, which
  * it uses for directories. What is not as expected there is deleted one by one.
  */
-final class BulkDeletion {
+public final class BulkDeletion {
   private static final MethodHandle PAGE_SIZE =
       find("bulkDelete_pageSize", MethodType.methodType(int.class, FileSystem.class, Path.class));
   private static final MethodHandle DELETE =
@@ -47,7 +47,7 @@ final class BulkDeletion {
   }
 
   /** Deletion of files in a directory. */
-  static BulkDeletion of(FileSystem fs, Path directory) {
+  public static BulkDeletion of(FileSystem fs, Path directory) {
     int pageSize = 1;
     if (PAGE_SIZE != null) {
       try {
@@ -64,7 +64,7 @@ final class BulkDeletion {
   }
 
   /** How many files one request deletes; 1 where that is not known to be more. */
-  int pageSize() {
+  public int pageSize() {
     return pageSize;
   }
 
@@ -73,7 +73,7 @@ final class BulkDeletion {
    *
    * @return the files that are still there, or may be, and why
    */
-  Map<Path, Exception> delete(List<Path> page) {
+  public Map<Path, Exception> delete(List<Path> page) {
     try {
       return request.delete(page);
     } catch (IOException | RuntimeException e) {

@@ -77,10 +77,15 @@ public final class MergedFiles {
 
   private synchronized FileManager plain() {
     if (plain == null) {
-      plain =
-          sparks.make(Schemes.toReal(location), withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+      plain = makePlain(Schemes.toReal(location), conf.get(Options.PREFIX + "fileManagerClass", ""));
     }
     return plain;
+  }
+
+  /** A user's own class is left alone: what its calls do, and what they cost, nobody knows. */
+  private FileManager makePlain(Path real, String userClass) {
+    FileManager made = sparks.make(real, withoutThis(conf, userClass));
+    return userClass.isEmpty() ? io(() -> SparksLog.over(made, real, conf)) : made;
   }
 
   /** A configuration in which Spark makes the manager that it would have made without this class. */

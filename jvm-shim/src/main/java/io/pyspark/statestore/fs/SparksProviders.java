@@ -1,7 +1,6 @@
 package io.pyspark.statestore.fs;
 
 import java.io.ByteArrayOutputStream;
-import java.io.EOFException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
@@ -9,7 +8,6 @@ import java.util.Map;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -55,7 +53,7 @@ final class SparksProviders {
       for (Map.Entry<String, String> names : SPARKS.entrySet()) {
         entry = renamed(entry, names.getKey(), names.getValue());
       }
-      return new FSDataInputStream(new Bytes(entry));
+      return BytesInput.of(entry);
     }
   }
 
@@ -127,44 +125,6 @@ final class SparksProviders {
     public void cancel() {
       finished = true;
       file.cancel();
-    }
-  }
-
-  /** Bytes in memory as a file of Hadoop's. */
-  private static final class Bytes extends FSInputStream {
-    private final byte[] bytes;
-    private int position;
-
-    Bytes(byte[] bytes) {
-      this.bytes = bytes;
-    }
-
-    @Override
-    public synchronized int read() {
-      return position < bytes.length ? bytes[position++] & 0xff : -1;
-    }
-
-    @Override
-    public synchronized void seek(long to) throws IOException {
-      if (to < 0 || to > bytes.length) {
-        throw new EOFException("Cannot seek to " + to + " of " + bytes.length + " bytes");
-      }
-      position = (int) to;
-    }
-
-    @Override
-    public synchronized long getPos() {
-      return position;
-    }
-
-    @Override
-    public boolean seekToNewSource(long target) {
-      return false;
-    }
-
-    @Override
-    public synchronized int available() {
-      return bytes.length - position;
     }
   }
 }

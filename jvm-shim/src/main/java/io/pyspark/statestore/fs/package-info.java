@@ -15,6 +15,7 @@
  *       driver through {@link SparkTransport}, where {@link IndexEndpoint} answers.
  *   <li>{@link DoorCheck} refuses the wrong door, {@link BatchEnd} holds back the entry that ends a batch, and {@link
  *       SparksProviders} shows an offset log to Spark's repartitioning.
+ *   <li>{@link SparksLog} makes fewer calls for Spark's own logs on HDFS and S3A.
  *   <li>{@link RunEnds} hears when the {@link ActiveRuns} of this driver begin and end, and {@link RunFiles} says so in
  *       their checkpoints.
  * </ol>

@@ -1,0 +1,122 @@
+"""Spark's own logs on real S3A: what an entry and a batch cost, killed drivers, and stock Spark that goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.conftest import MakeSpark
+from tests.hdfs.test_sparks_logs import COUNTED, WARM, steady
+from tests.jvm.harness import java_error
+from tests.s3.conftest import MakeQuery
+from tests.s3.harness import CONF, S3Place, query_process
+from tests.s3.local_s3 import class_path_settings
+from tests.s3.proxy import Fault, Request, Rule
+from tests.streaming import logs
+from tests.streaming.logs import TAKEN, CommitLog
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="Spark's own logs")]
+
+
+@pytest.fixture
+def conf(place: S3Place) -> dict[str, str]:
+    return {**place.s3.spark_settings(), **logs.FEW_KEPT}
+
+
+@pytest.fixture
+def spark(make_spark: MakeSpark, conf: dict[str, str]) -> SparkSession:
+    return make_spark(conf, mode="provider")
+
+
+@pytest.fixture
+def opened(spark: SparkSession, place: S3Place) -> Callable[[], CommitLog]:
+    """Opens a commit log as one more driver does."""
+    return lambda: CommitLog(spark, place.location("commits"))
+
+
+def by_log(requests: list[Request], key: str) -> Counter[tuple[str, str]]:
+    """Requests about the logs below a key, by log and kind."""
+    found: Counter[tuple[str, str]] = Counter()
+    for request in requests:
+        if request.key.startswith(f"{key}/") and (log := logs.log_of(f"/{request.key}")):
+            found[log, request.kind] += 1
+    return found
+
+
+WRITTEN = {"PUT": 1, "COPY": 1, "DELETE": 1, "HEAD": 4, "LIST": 2}
+"""Stock Spark's have 12 HEAD and 9 LIST."""
+
+
+def test_what_an_entry_costs(opened: Callable[[], CommitLog], place: S3Place) -> None:
+    log = opened()
+    for batch in range(2):
+        log.add(batch, batch)
+    begun = len(place.s3.proxy.requests)
+    log.add(2, 20)
+    assert logs.each(by_log(place.s3.proxy.since(begun), place.key)) == {"commits": WRITTEN}
+    assert opened().watermark(2) == 20
+
+
+def test_the_later_of_two_drivers_fails(opened: Callable[[], CommitLog], place: S3Place) -> None:
+    """What the first one remembers of the log is old by then."""
+    mine = opened()
+    for batch in range(2):
+        mine.add(batch, 1)
+    other = opened()
+    assert other.add(2, 2)
+    with java_error(TAKEN):
+        mine.add(2, 1)
+    assert opened().watermark(2) == 2
+    assert [key for key in place.s3.keys(f"{place.key}/commits/") if key.endswith(".tmp")] == []
+
+
+def test_what_a_batch_costs(spark: SparkSession, place: S3Place, tmp_path: Path) -> None:
+    root = place.location()
+    found = steady(spark, tmp_path / "input", root, lambda: by_log(place.s3.proxy.requests, place.key))
+    written = {kind: count * COUNTED for kind, count in WRITTEN.items()}
+    purged = {log: found.pop((log, "BULK_DELETE"), 0) for log in logs.LOGS}
+    assert logs.each(found) == {
+        "offsets": written,
+        "commits": written,
+        "sources": {**written, "LIST": 2 * COUNTED + 2},
+        # A list of files may be joined from outside, so it is read where Spark repeats it: ten entries of it, twice.
+        "_spark_metadata": {**written, "LIST": 2 * COUNTED + 2, "HEAD": 5 * COUNTED, "GET": COUNTED},
+    }
+    # Twenty entries go with one request, in another thread.
+    assert all(1 <= count <= 2 for count in purged.values()), purged
+    assert logs.ids(spark, root) == list(range(5 * (WARM + COUNTED)))
+
+
+def test_stock_spark_goes_on(make_spark: MakeSpark, conf: dict[str, str], place: S3Place, tmp_path: Path) -> None:
+    source, root, fed = tmp_path / "input", place.location(), 0
+    for mode in ("provider", None, "provider"):
+        for _ in range(11):
+            logs.feed(source, fed)
+            fed += 1
+        logs.run(make_spark(conf, mode=mode), source, root)
+    assert logs.ids(make_spark(conf), root) == list(range(5 * fed))
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_driver_killed_before_the_rename(make_query: MakeQuery, jars: list[Path], tmp_path: Path, log: str) -> None:
+    """The entry's temporary object is there. The next run adds the entry, and gives out each row once."""
+    query = make_query("provider", "rocksdb")
+    query.feed(3)
+    settings = {**query.s3.spark_settings(), **class_path_settings(jars), **CONF, "spark.ui.enabled": "false"}
+    with (
+        query.s3.proxy.fault(Fault.HOLD_AND_REFUSE, Rule({"COPY"}, key=f"{query.key}/{log}/", skip=1)) as held,
+        query_process(query, "rocksdb", settings, tmp_path) as (process, _),
+    ):
+        held.reached(120)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert [key for key in query.keys(log) if key.endswith(".tmp")] != []
+    assert f"{log}/1" not in query.keys(log)
+    query.run(1)
+    query.check()
