@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.sums import OPTIONS, Hold, Sums, expected, held_key, settings
+from tests.cluster.sums import query as count
 from tests.jvm.harness import TESTING, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
@@ -180,6 +182,51 @@ def test_all_stores_of_a_partition_move_together(spark: SparkSession, tmp_path: 
         query.processAllAvailable()
     assert is_even(Counter(next(iter(each.values())) for each in places(0)), four)
     query.stop()
+
+
+def test_a_busy_executor_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Another job has it, so what is wished there runs elsewhere after a wait: once, and not in each batch."""
+    assert spark._jvm is not None
+    balances, conf = spark._jvm.io.pyspark.statestore.balance.Balances, spark.sparkContext._jsc.sc().conf()
+    resize(spark, 2)
+    hold = Hold(tmp_path / "hold", "busy")
+    busy = f"reflect('{TESTING}.FileGate', 'pass', 'busy', '{tmp_path / 'hold'}')"
+    job = threading.Thread(target=lambda: spark.range(0, 1, 1, 1).selectExpr(busy).collect())
+    sums = Sums(spark, tmp_path)
+    query = start(sums)
+    conf.set("spark.locality.wait", "500ms")
+    try:
+        for number in range(3):
+            batch(sums, query, number)
+        job.start()
+        hold.wait()
+        moved = []
+        for number in range(3, 10):
+            assert len(batch(sums, query, number)) == 1, "all of it runs where there is a slot"
+            moved.append(balances.moved())
+        assert moved[-1] == moved[1], moved
+    finally:
+        conf.set("spark.locality.wait", NEVER_ELSEWHERE["spark__locality__wait"])
+        hold.release()
+        job.join(60)
+    assert sums.latest() == expected(10)
+    query.stop()
+
+
+def test_only_runs_are_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    """Not plans that are only explained, whose state has a run of its own; nor runs that have ended."""
+    assert spark._jvm is not None
+    balances = spark._jvm.io.pyspark.statestore.balance.Balances
+    sums = Sums(spark, tmp_path)
+    query = start(sums)
+    batch(sums, query, 0)
+    before = balances.knownRuns()
+    assert before > 0
+    for _ in range(3):
+        count(spark, tmp_path / "input").explain()
+    assert balances.knownRuns() == before
+    query.stop()
+    until(lambda: balances.knownRuns() == before - 1, "the end of the run")
 
 
 def test_two_queries_share_the_executors(spark: SparkSession, tmp_path: Path) -> None:

@@ -85,6 +85,14 @@ def test_the_heavy_ones_are_spread(jvm: Any) -> None:
     assert batch["even"]
 
 
+def test_an_executor_that_takes_no_more_keeps_what_it_has(jvm: Any) -> None:
+    units = [("a", 1.0)] * 8 + [("b", 1.0)] * 2
+    asked = {"executors": [("a", 1), ("b", 1, False), ("c", 1)], "units": units, "most": 9, "batches": 1}
+    batch = json.loads(jvm.io.pyspark.statestore.balance.Balances.moves(json.dumps(asked)))[0]
+    assert set(batch["moves"].values()) == {"c"}
+    assert all(units[int(unit)][0] == "a" for unit in batch["moves"])
+
+
 def test_shares_follow_slots(jvm: Any) -> None:
     units = [("a", 1.0)] * 12
     batches = moves(jvm, {"a": 1, "b": 3}, units, 12, 2)

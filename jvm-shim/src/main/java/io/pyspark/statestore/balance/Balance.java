@@ -28,8 +28,9 @@ public final class Balance {
    *
    * @param slots tasks that it runs at the same time
    * @param others what other queries have on it; it decides between executors that are alike
+   * @param takesMore whether partitions are moved to it, which have another executor
    */
-  public record Executor(String id, int slots, double others) {}
+  public record Executor(String id, int slots, double others, boolean takesMore) {}
 
   /**
    * A partition's stores.
@@ -149,9 +150,14 @@ public final class Balance {
     double share = total / slots;
     List<Load> heaviest = new ArrayList<>(loads.values());
     heaviest.sort((a, b) -> Double.compare(b.ratio(), a.ratio()));
-    Load least = heaviest.get(0);
+    Load least = null;
     for (Load each : heaviest) {
-      least = isLess(each, least, 0) ? each : least;
+      if (each.executor.takesMore) {
+        least = least == null || isLess(each, least, 0) ? each : least;
+      }
+    }
+    if (least == null) {
+      return null;
     }
     boolean isStarving = least.ratio() < share * (1 - TOLERANCE);
     for (Load from : heaviest) {

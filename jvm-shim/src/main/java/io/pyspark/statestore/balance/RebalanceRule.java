@@ -1,6 +1,9 @@
 package io.pyspark.statestore.balance;
 
+import io.pyspark.statestore.fs.Schemes;
+import io.pyspark.statestore.fs.SparkQuery;
 import java.util.function.BooleanSupplier;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.ColumnarRule;
@@ -18,6 +21,7 @@ public final class RebalanceRule extends ColumnarRule {
 
   private final SparkSession session;
   private final BooleanSupplier isAuto;
+  private final BooleanSupplier isOurs;
 
   /** Whether the option was asked for. Spark has a session, and with it a rule, for each run of a query. */
   private Boolean isOn;
@@ -26,10 +30,12 @@ public final class RebalanceRule extends ColumnarRule {
    * Of a session.
    *
    * @param isAuto asked at the first plan with state
+   * @param isOurs whether the session's stores merge files wherever they are; else only those at merged locations do
    */
-  public RebalanceRule(SparkSession session, BooleanSupplier isAuto) {
+  public RebalanceRule(SparkSession session, BooleanSupplier isAuto, BooleanSupplier isOurs) {
     this.session = session;
     this.isAuto = isAuto;
+    this.isOurs = isOurs;
   }
 
   /** How many partitions this driver has moved, or wished to. */
@@ -51,15 +57,29 @@ public final class RebalanceRule extends ColumnarRule {
   private void look(SparkPlan plan) {
     try {
       StatefulStages stages = StatefulStages.of(plan);
-      if (!stages.all().isEmpty() && isOn()) {
+      if (!stages.all().isEmpty() && isBatchOf(stages) && isOn() && isMerged(stages)) {
         Rebalancer.before(session.sparkContext(), stages);
       }
-    } catch (RuntimeException | LinkageError e) {
+    } catch (Exception | LinkageError e) {
+      // What is thrown in Scala need not be declared. Who stops the query interrupts this thread, and it has to notice.
+      if (e instanceof InterruptedException) {
+        Thread.currentThread().interrupt();
+      }
       LOG.warn(
           "Stores stay where they are in this batch. What to do: nothing if it does not come again; else report it with"
               + " this stack trace",
           e);
     }
+  }
+
+  /** A plan that is only explained, or of a query that is no stream, has state of a run that never was. */
+  private boolean isBatchOf(StatefulStages stages) {
+    return SparkQuery.runOf(session.sparkContext()).equals(stages.run().toString());
+  }
+
+  /** A load of anything else is not cheap. */
+  private boolean isMerged(StatefulStages stages) {
+    return Schemes.isMerged(new Path(stages.location())) || isOurs.getAsBoolean();
   }
 
   private synchronized boolean isOn() {

@@ -31,8 +31,22 @@ final class Rebalancer {
   /** In a batch a quarter of the partitions move at most, so that the other tasks go on with what they have. */
   private static final int PART_OF_A_BATCH = 4;
 
-  /** Where only weights differ, they have to so many times: batches differ, too. */
+  /**
+   * Where only weights differ, they have to so many times: batches differ, too. After each time that something moved,
+   * and the executors stayed the same, twice as many: where one executor is slower than others, times say something
+   * else once a partition has moved.
+   */
   private static final int TIMES_UNEVEN = 3;
+
+  private static final int MOST_TIMES_UNEVEN = 1_000;
+
+  /** In so many batches all that has to move has moved. */
+  private static final int ROUNDS = PART_OF_A_BATCH + 1;
+
+  /** An executor to which a partition did not come gets none for so long, and then for twice as long. */
+  private static final long PAUSE_NANOS = TimeUnit.MINUTES.toNanos(1);
+
+  private static final long LONGEST_PAUSE_NANOS = TimeUnit.MINUTES.toNanos(30);
 
   /** Where all is even and executors are the same, it is not looked at more often. */
   private static final long LOOK_AGAIN_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -63,6 +77,11 @@ final class Rebalancer {
   private boolean isSettled;
   private long lookedNanos;
 
+  /** Executors to which partitions did not come: until when they get none, and for how long that was. */
+  private final Map<String, Pause> pauses = new HashMap<>();
+
+  private record Pause(long untilNanos, long nanos) {}
+
   private Rebalancer(StatefulStages stages) {
     run = stages.run().toString();
     places = new Places(stages.location(), stages.run());
@@ -86,8 +105,14 @@ final class Rebalancer {
     /** How many partitions each executor has. */
     volatile Map<String, Integer> counts = Map.of();
 
-    boolean isActing;
+    /** Where each partition is to be that has moved with the last look. */
+    final Map<Integer, String> wished = new HashMap<>();
+
+    /** In how many more batches partitions move. */
+    int roundsLeft;
+
     int timesUneven;
+    int timesNeeded = 1;
 
     StageState(List<Long> operators, int partitions) {
       this.operators = operators;
@@ -134,14 +159,21 @@ final class Rebalancer {
     return MOVED.sum();
   }
 
+  /** How many runs are known. */
+  static int knownRuns() {
+    return RUNS.size();
+  }
+
   /** A batch is planned, and none of its tasks has begun. */
   static void before(SparkContext context, StatefulStages stages) {
+    TaskLoads heardOf = listening(context);
     Rebalancer of = RUNS.computeIfAbsent(stages.run().toString(), ignored -> new Rebalancer(stages));
-    of.look(context, stages, listening(context));
+    of.look(context, stages, heardOf);
   }
 
   private static synchronized TaskLoads listening(SparkContext context) {
     if (heard.get() != context) {
+      RUNS.clear();
       heard = new WeakReference<>(context);
       loads = new TaskLoads(RUNS::remove);
       context.addSparkListener(loads);
@@ -201,18 +233,35 @@ final class Rebalancer {
       isSettled = false;
       return;
     }
+    judgeWishes(stage, partitions, units);
     List<Balance.Executor> executors = new ArrayList<>();
-    takers.values().forEach(each -> executors.add(new Balance.Executor(each.id(), each.slots(), others(each, stage))));
+    long now = System.nanoTime();
+    for (Places.Taker each : takers.values()) {
+      Pause pause = pauses.get(each.id());
+      boolean takesMore = pause == null || now - pause.untilNanos >= 0;
+      executors.add(new Balance.Executor(each.id(), each.slots(), others(each, stage), takesMore));
+    }
     Balance balance = new Balance(executors, units);
-    stage.isActing |= hasChanged || isHomeless || balance.isUnevenByCount();
+    if (hasChanged || isHomeless) {
+      stage.roundsLeft = ROUNDS;
+      stage.timesNeeded = TIMES_UNEVEN;
+    }
     Map<Integer, String> moves = Map.of();
     if (!isHomeless && balance.isEven()) {
-      stage.isActing = false;
+      stage.roundsLeft = 0;
       stage.timesUneven = 0;
     } else {
       isSettled = false;
-      stage.isActing |= ++stage.timesUneven >= TIMES_UNEVEN;
-      moves = stage.isActing ? balance.moves((units.size() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH) : Map.of();
+      boolean isNew = stage.timesNeeded == 1 && !balance.isUnevenByCount();
+      if (stage.roundsLeft == 0 && ++stage.timesUneven >= (isNew ? TIMES_UNEVEN : stage.timesNeeded)) {
+        stage.roundsLeft = ROUNDS;
+        stage.timesUneven = 0;
+        stage.timesNeeded = Math.min(MOST_TIMES_UNEVEN, Math.max(TIMES_UNEVEN, 2 * stage.timesNeeded));
+      }
+      if (stage.roundsLeft > 0) {
+        stage.roundsLeft--;
+        moves = balance.moves((units.size() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH);
+      }
     }
     Map<String, Integer> counts = new HashMap<>();
     for (int i = 0; i < units.size(); i++) {
@@ -221,6 +270,7 @@ final class Rebalancer {
       if (to != null) {
         move(stage, partitions.get(i), takers.get(to));
         stage.movedIn[partitions.get(i)] = batch;
+        stage.wished.put(partitions.get(i), to);
       }
     }
     stage.counts = counts;
@@ -237,6 +287,28 @@ final class Rebalancer {
     }
   }
 
+  /**
+   * Whether partitions are where they were to be: a busy executor, or the rest of the batch's plan, may be in the way.
+   */
+  private void judgeWishes(StageState stage, List<Integer> partitions, List<Balance.Unit> units) {
+    Map<String, Boolean> isFulfilled = new HashMap<>();
+    for (int i = 0; i < units.size(); i++) {
+      String wished = stage.wished.get(partitions.get(i));
+      if (wished != null) {
+        isFulfilled.merge(wished, wished.equals(units.get(i).where()), Boolean::logicalAnd);
+      }
+    }
+    stage.wished.clear();
+    isFulfilled.forEach(
+        (executor, is) -> {
+          Pause before = is ? pauses.remove(executor) : pauses.get(executor);
+          if (!is) {
+            long nanos = before == null ? PAUSE_NANOS : Math.min(LONGEST_PAUSE_NANOS, 2 * before.nanos);
+            pauses.put(executor, new Pause(System.nanoTime() + nanos, nanos));
+          }
+        });
+  }
+
   private String whereIs(StageState stage, int partition) {
     long operator = stage.operators.get(0);
     List<String> stores = stage.stores.getOrDefault(operator, List.of());
@@ -251,7 +323,12 @@ final class Rebalancer {
 
   private void move(StageState stage, int partition, Places.Taker to) {
     for (long operator : stage.operators) {
-      for (String store : stage.stores.computeIfAbsent(operator, id -> places.storesOf(id, partition))) {
+      List<String> stores = stage.stores.getOrDefault(operator, List.of());
+      if (stores.isEmpty()) {
+        stores = places.storesOf(operator, partition);
+        stage.stores.put(operator, stores);
+      }
+      for (String store : stores) {
         places.say(operator, partition, store, to);
       }
     }

@@ -68,6 +68,12 @@ public final class SparkQuery {
     return number(job.getProperty(BATCH_ID));
   }
 
+  /** The id of the run that the current thread of the driver works for, or another group; empty for none. */
+  public static String runOf(SparkContext context) {
+    String group = context.getLocalProperty(JOB_GROUP);
+    return group == null ? "" : group;
+  }
+
   /** The id of the run that a job is of, or another group that it is in; empty for none. */
   public static String runOf(Properties job) {
     return job == null ? "" : job.getProperty(JOB_GROUP, "");

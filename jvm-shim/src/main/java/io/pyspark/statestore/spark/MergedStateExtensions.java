@@ -17,6 +17,8 @@ import scala.runtime.BoxedUnit;
  * LookAheadExtension}, {@link RebalanceRule} and {@link ListHolesRule}.
  */
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
+
   private static final Set<SparkSessionExtensions> WITH_PLAN_RULES =
       Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
@@ -44,7 +46,9 @@ public final class MergedStateExtensions extends AbstractFunction1<SparkSessionE
           @Override
           public ColumnarRule apply(SparkSession session) {
             return new RebalanceRule(
-                session, () -> ProviderConf.options(SessionInternals.hadoopConf(session)).rebalance());
+                session,
+                () -> ProviderConf.options(SessionInternals.hadoopConf(session)).rebalance(),
+                () -> session.conf().get(PROVIDER, "").startsWith(MergedStateExtensions.class.getPackageName()));
           }
         });
     extensions.injectColumnar(

@@ -54,6 +54,8 @@ final class Places {
     while (all.hasNext()) {
       ExecutorSummary each = all.next();
       boolean mayTake = each.isActive() && !each.isExcluded() && !each.id().equals(DRIVER) && each.maxTasks() > 0;
+      // Tasks of a query never run where another resource profile was asked for.
+      mayTake &= each.resourceProfileId() == 0;
       if (mayTake && backend instanceof ExecutorAllocationClient client && client.isExecutorActive(each.id())) {
         String host = each.hostPort().replaceFirst(":\\d+$", "");
         takers.put(each.id(), new Taker(each.id(), host, each.maxTasks()));

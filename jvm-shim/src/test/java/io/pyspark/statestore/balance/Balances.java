@@ -20,14 +20,20 @@ public final class Balances {
   /**
    * Makes the moves of several batches, one after the other.
    *
-   * @param json {@code executors}: pairs of id and slots; {@code units}: pairs of place and weight; {@code most} moves
-   *     in a batch; {@code batches}
+   * @param json {@code executors}: id, slots, and perhaps whether it takes more; {@code units}: pairs of place and
+   *     weight; {@code most} moves in a batch; {@code batches}
    * @return JSON: for each batch the moves by unit, and whether all was even after it
    */
   public static String moves(String json) throws IOException {
     JsonNode asked = JSON.readTree(json);
     List<Balance.Executor> executors = new ArrayList<>();
-    asked.get("executors").forEach(e -> executors.add(new Balance.Executor(e.get(0).asText(), e.get(1).asInt(), 0)));
+    asked
+        .get("executors")
+        .forEach(
+            e ->
+                executors.add(
+                    new Balance.Executor(
+                        e.get(0).asText(), e.get(1).asInt(), 0, e.size() < 3 || e.get(2).asBoolean())));
     List<Balance.Unit> units = new ArrayList<>();
     asked.get("units").forEach(u -> units.add(new Balance.Unit(u.get(0).asText(), u.get(1).asDouble())));
     ArrayNode batches = JSON.createArrayNode();
@@ -43,6 +49,16 @@ public final class Balances {
       said.put("even", new Balance(executors, units).isEven());
     }
     return JSON.writeValueAsString(batches);
+  }
+
+  /** How many runs the driver knows. */
+  public static int knownRuns() {
+    return Rebalancer.knownRuns();
+  }
+
+  /** How many partitions it has wished elsewhere. */
+  public static long moved() {
+    return Rebalancer.moved();
   }
 
   /** The ids of executors that take tasks, each in a line. */
