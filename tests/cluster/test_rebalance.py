@@ -172,7 +172,7 @@ def test_all_stores_of_a_partition_move_together(spark: SparkSession, tmp_path: 
     said = [places(operator) for operator in (0, 1)]
     assert sorted(len(each[0]) for each in said) == [1, 4]
     moved = [partition for partition in range(PARTITIONS) if said[0][partition] != before[0][partition]]
-    assert len(moved) == PARTITIONS / 4, "a quarter in a batch"
+    assert len(moved) == 2, "one for each slot that has joined"
     for first, second in zip(*said, strict=True):
         assert len({*first.values(), *second.values()}) == 1, "a task finds all of its stores"
     hold.release()
@@ -204,7 +204,7 @@ def test_a_busy_executor_is_left_alone(spark: SparkSession, tmp_path: Path) -> N
         for number in range(3, 10):
             assert len(batch(sums, query, number)) == 1, "all of it runs where there is a slot"
             moved.append(balances.moved())
-        assert moved[-1] == moved[1], moved
+        assert moved[-1] - moved[0] <= PARTITIONS / 4, f"it is tried once: {moved}"
     finally:
         conf.set("spark.locality.wait", NEVER_ELSEWHERE["spark__locality__wait"])
         hold.release()

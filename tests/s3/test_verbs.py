@@ -121,6 +121,21 @@ def test_state_reader_of_a_fork(make_query: MakeQuery) -> None:
     assert fork.state() == query.expected()
 
 
+@pytest.mark.since("4.0", "Spark's reader of state came with Spark 4.0")
+def test_a_copy_without_directories(make_query: MakeQuery) -> None:
+    """As a sync between buckets makes it: objects, and none of the markers by which S3A knows empty directories."""
+    query = make_query("provider", "rocksdb")
+    query.run(2)
+    copy, fork = query.beside("copy"), query.beside("fork")
+    for key in query.keys():
+        query.s3.direct().copy(f"{query.bucket}/{query.key}/{key}", f"{copy.bucket}/{copy.key}/{key}")
+    assert copy.state() == query.expected()
+    copy.checkpoint().fork(fork.url)
+    assert fork.state() == query.expected()
+    fork.run(1)
+    assert fork.newest() == fork.expected()
+
+
 def test_stock_spark_goes_on_after_an_export(make_query: MakeQuery) -> None:
     query = make_query("provider", "rocksdb", **{CHANGELOG: "true"})
     query.run(3)

@@ -43,7 +43,7 @@ final class Rebalancer {
   /** In so many batches all that has to move has moved. */
   private static final int ROUNDS = PART_OF_A_BATCH + 1;
 
-  /** An executor to which a partition did not come gets none for so long, and then for twice as long. */
+  /** An executor to which most partitions did not come gets none for so long, and then for twice as long. */
   private static final long PAUSE_NANOS = TimeUnit.MINUTES.toNanos(1);
 
   private static final long LONGEST_PAUSE_NANOS = TimeUnit.MINUTES.toNanos(30);
@@ -194,6 +194,10 @@ final class Rebalancer {
     heardOf.take(run).forEach((batch, known) -> learn(found, batch, known));
     Map<String, Places.Taker> takers = Places.takers(context);
     boolean hasChanged = !takers.keySet().equals(takersBefore);
+    int slotsOfNew = 0;
+    for (Places.Taker each : takers.values()) {
+      slotsOfNew += takersBefore.contains(each.id()) ? 0 : each.slots();
+    }
     takersBefore = Set.copyOf(takers.keySet());
     boolean isSoon = System.nanoTime() - lookedNanos < LOOK_AGAIN_NANOS;
     if (takers.size() < 2 || !hasChanged && isSettled && isSoon) {
@@ -202,7 +206,10 @@ final class Rebalancer {
     lookedNanos = System.nanoTime();
     isSettled = true;
     for (StatefulStages.Stage each : found.all()) {
-      even(stages.get(each.operators().get(0)), takers, hasChanged, SparkQuery.batchOf(context));
+      int most = (found.partitions() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH;
+      // A process that has just begun is slow: each of its slots gets one at first.
+      most = slotsOfNew > 0 ? Math.min(most, slotsOfNew) : most;
+      even(stages.get(each.operators().get(0)), takers, hasChanged, most, SparkQuery.batchOf(context));
     }
   }
 
@@ -215,7 +222,7 @@ final class Rebalancer {
     }
   }
 
-  private void even(StageState stage, Map<String, Places.Taker> takers, boolean hasChanged, long batch) {
+  private void even(StageState stage, Map<String, Places.Taker> takers, boolean hasChanged, int most, long batch) {
     List<Integer> partitions = new ArrayList<>();
     List<Balance.Unit> units = new ArrayList<>();
     boolean isHomeless = false;
@@ -260,7 +267,7 @@ final class Rebalancer {
       }
       if (stage.roundsLeft > 0) {
         stage.roundsLeft--;
-        moves = balance.moves((units.size() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH);
+        moves = balance.moves(most);
       }
     }
     Map<String, Integer> counts = new HashMap<>();
@@ -291,18 +298,20 @@ final class Rebalancer {
    * Whether partitions are where they were to be: a busy executor, or the rest of the batch's plan, may be in the way.
    */
   private void judgeWishes(StageState stage, List<Integer> partitions, List<Balance.Unit> units) {
-    Map<String, Boolean> isFulfilled = new HashMap<>();
+    Map<String, int[]> fulfilled = new HashMap<>();
     for (int i = 0; i < units.size(); i++) {
       String wished = stage.wished.get(partitions.get(i));
       if (wished != null) {
-        isFulfilled.merge(wished, wished.equals(units.get(i).where()), Boolean::logicalAnd);
+        fulfilled.computeIfAbsent(wished, executor -> new int[2])[wished.equals(units.get(i).where()) ? 1 : 0]++;
       }
     }
     stage.wished.clear();
-    isFulfilled.forEach(
-        (executor, is) -> {
-          Pause before = is ? pauses.remove(executor) : pauses.get(executor);
-          if (!is) {
+    fulfilled.forEach(
+        (executor, counts) -> {
+          // One that has just begun is slow, and some of its tasks go elsewhere.
+          boolean isBusy = counts[1] < counts[0];
+          Pause before = isBusy ? pauses.get(executor) : pauses.remove(executor);
+          if (isBusy) {
             long nanos = before == null ? PAUSE_NANOS : Math.min(LONGEST_PAUSE_NANOS, 2 * before.nanos);
             pauses.put(executor, new Pause(System.nanoTime() + nanos, nanos));
           }
