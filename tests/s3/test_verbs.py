@@ -127,7 +127,8 @@ def test_a_copy_without_directories(make_query: MakeQuery) -> None:
     query = make_query("provider", "rocksdb")
     query.run(2)
     copy, fork = query.beside("copy"), query.beside("fork")
-    for key in query.keys():
+    objects = query.keys()
+    for key in objects:
         query.s3.direct().copy(f"{query.bucket}/{query.key}/{key}", f"{copy.bucket}/{copy.key}/{key}")
     assert copy.state() == query.expected()
     copy.checkpoint().fork(fork.url)
