@@ -16,7 +16,11 @@ from pyspark_statestore import Checkpoint
 from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf
 from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
 
-pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on"),
+    pytest.mark.sweep(0, files="state larger than the disk"),
+]
 
 LIMIT = 16 << 20
 KEYS, BATCHES = 24_000, 5
