@@ -98,7 +98,8 @@ def batch(sums: Sums, query: StreamingQuery, number: int) -> Counter[str]:
 
 def is_even(counts: Counter[str], executors: list[str]) -> bool:
     share = PARTITIONS / len(executors)
-    return counts.keys() == set(executors) and all(abs(count / share - 1) <= 0.2 for count in counts.values())
+    # Partitions differ a little in their weights, so one more or less may be within a fifth.
+    return counts.keys() == set(executors) and all(abs(count - share) <= 1 for count in counts.values())
 
 
 def test_executors_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_executors_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None
     counts = [batch(sums, query, number) for number in range(3, 6)]
     assert is_even(counts[-1], four), counts
     moved = sum(sums.owners[i, 4 + n] != sums.owners[i, 3 + n] for i in range(PARTITIONS) for n in range(3))
-    assert moved == PARTITIONS / 2, "no more than have to"
+    assert 0 < moved <= PARTITIONS / 2, "no more than have to"
     assert batch(sums, query, 6) == counts[-1], "what is even stays"
 
     three = resize(spark, 3)
