@@ -152,7 +152,9 @@ def test_all_stores_of_a_partition_move_together(spark: SparkSession, tmp_path: 
     sums.feed([])
     rows = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "input"))
     gate = f"reflect('{TESTING}.FileGate', 'pass', cast(k AS string), '{tmp_path / 'hold'}') IS NOT NULL"
-    joined = rows.where(gate).join(rows.select("k", sf.col("v").alias("w")), "k").dropDuplicates(["k"])
+    # Of both sides: one source may see a file a batch before the other does.
+    rows = rows.where(gate)
+    joined = rows.join(rows.select("k", sf.col("v").alias("w")), "k").dropDuplicates(["k"])
     query = joined.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "q")).start()
 
     def places(operator: int) -> list[dict[str, str]]:
@@ -161,28 +163,31 @@ def test_all_stores_of_a_partition_move_together(spark: SparkSession, tmp_path: 
         found: list[dict[str, str]] = json.loads(balances.places(state, str(query.runId), operator, PARTITIONS))
         return found
 
-    for number in range(3):
-        sums.feed([number])
-        query.processAllAvailable()
-    four = resize(spark, 4)
-    before = [places(operator) for operator in (0, 1)]
     hold = Hold(tmp_path / "hold", str(held_key(3)))
-    sums.feed([3])
-    hold.wait()
-    # The batch is planned, and no task has come to the state that could have reported a store itself.
-    said = [places(operator) for operator in (0, 1)]
-    assert sorted(len(each[0]) for each in said) == [1, 4]
-    moved = [partition for partition in range(PARTITIONS) if said[0][partition] != before[0][partition]]
-    assert len(moved) == 2, "one for each slot that has joined"
-    for first, second in zip(*said, strict=True):
-        assert len({*first.values(), *second.values()}) == 1, "a task finds all of its stores"
-    hold.release()
-    query.processAllAvailable()
-    for number in range(4, 6):
-        sums.feed([number])
+    try:
+        for number in range(3):
+            sums.feed([number])
+            query.processAllAvailable()
+        four = resize(spark, 4)
+        before = [places(operator) for operator in (0, 1)]
+        sums.feed([3])
+        hold.wait()
+        # The batch is planned, and no task has come to the state that could have reported a store itself.
+        said = [places(operator) for operator in (0, 1)]
+        assert sorted(len(each[0]) for each in said) == [1, 4]
+        moved = [partition for partition in range(PARTITIONS) if said[0][partition] != before[0][partition]]
+        assert len(moved) == 2, "one for each slot that has joined"
+        for first, second in zip(*said, strict=True):
+            assert len({*first.values(), *second.values()}) == 1, "a task finds all of its stores"
+        hold.release()
         query.processAllAvailable()
-    assert is_even(Counter(next(iter(each.values())) for each in places(0)), four)
-    query.stop()
+        for number in range(4, 6):
+            sums.feed([number])
+            query.processAllAvailable()
+        assert is_even(Counter(next(iter(each.values())) for each in places(0)), four)
+    finally:
+        hold.release()
+        query.stop()
 
 
 def test_a_busy_executor_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:

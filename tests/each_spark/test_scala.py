@@ -134,7 +134,15 @@ def resolves(owner: str, name: str, descriptor: str) -> bool:
 
 REFUSES = {
     f"io/pyspark/statestore/{name}.class"
-    for name in ("sink/CompactingCommitProtocol", "sink/join/FileFormats", "tab/StateFilesPage", "spark/MoreMetrics")
+    for name in (
+        "balance/Places",
+        "balance/StatefulStages",
+        "balance/TaskLoads",
+        "sink/CompactingCommitProtocol",
+        "sink/join/FileFormats",
+        "spark/MoreMetrics",
+        "tab/StateFilesPage",
+    )
 }
 """Work with Scala 2.12 only; what uses them says so in another one before it does anything."""
 

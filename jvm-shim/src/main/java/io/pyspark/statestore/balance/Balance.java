@@ -16,9 +16,9 @@ import java.util.TreeMap;
  *
  * <p>It knows no Spark, and the same question always gets the same answer.
  */
-public final class Balance {
+final class Balance {
   /** What an executor may have more or less than its share. */
-  public static final double TOLERANCE = 0.2;
+  static final double TOLERANCE = 0.2;
 
   /** A move has to make the larger one of both executors smaller by this part of a mean partition, at least. */
   private static final double LEAST_GAIN = 0.01;
@@ -30,7 +30,7 @@ public final class Balance {
    * @param others what other queries have on it; it decides between executors that are alike
    * @param takesMore whether partitions are moved to it, which have another executor
    */
-  public record Executor(String id, int slots, double others, boolean takesMore) {}
+  record Executor(String id, int slots, double others, boolean takesMore) {}
 
   /**
    * A partition's stores.
@@ -38,7 +38,7 @@ public final class Balance {
    * @param where the id of the executor that has them
    * @param weight above 0
    */
-  public record Unit(String where, double weight) {}
+  record Unit(String where, double weight) {}
 
   private static final class Load {
     final Executor executor;
@@ -67,7 +67,7 @@ public final class Balance {
   private final Map<String, Load> loads = new TreeMap<>();
 
   /** Of partitions that are somewhere, and at least one executor. */
-  public Balance(List<Executor> executors, List<Unit> units) {
+  Balance(List<Executor> executors, List<Unit> units) {
     this.units = units;
     executors.forEach(each -> loads.put(each.id(), new Load(each)));
     for (int i = 0; i < units.size(); i++) {
@@ -79,7 +79,7 @@ public final class Balance {
   }
 
   /** Whether each executor that takes tasks is within the tolerance, or as near as whole partitions allow. */
-  public boolean isEven() {
+  boolean isEven() {
     return next() == null;
   }
 
@@ -96,7 +96,7 @@ public final class Balance {
    * @param most so many partitions move, besides those that have to
    * @return by the number of the partition, the id of its new executor
    */
-  public Map<Integer, String> moves(int most) {
+  Map<Integer, String> moves(int most) {
     Map<Integer, String> moves = new HashMap<>(placeHomeless());
     int left = most;
     while (left > 0) {

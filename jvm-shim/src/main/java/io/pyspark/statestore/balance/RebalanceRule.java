@@ -1,5 +1,6 @@
 package io.pyspark.statestore.balance;
 
+import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.Schemes;
 import io.pyspark.statestore.fs.SparkQuery;
 import java.util.function.BooleanSupplier;
@@ -10,6 +11,7 @@ import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.util.Properties;
 
 /**
  * Shows each batch's plan to the {@link Rebalancer} before the batch runs, and leaves the plan as it is. Spark runs
@@ -56,6 +58,9 @@ public final class RebalanceRule extends ColumnarRule {
 
   private void look(SparkPlan plan) {
     try {
+      if (isKnownOff()) {
+        return;
+      }
       StatefulStages stages = StatefulStages.of(plan);
       if (!stages.all().isEmpty() && isBatchOf(stages) && isOn() && isMerged(stages)) {
         Rebalancer.before(session.sparkContext(), stages);
@@ -80,6 +85,20 @@ public final class RebalanceRule extends ColumnarRule {
   /** A load of anything else is not cheap. */
   private boolean isMerged(StatefulStages stages) {
     return Schemes.isMerged(new Path(stages.location())) || isOurs.getAsBoolean();
+  }
+
+  /** Then no plan is walked. What walks it needs the sequences of the Scala for which the jar was compiled. */
+  private synchronized boolean isKnownOff() {
+    if (isOn == null && !ShimInfo.knowsSequencesOf(Properties.versionNumberString())) {
+      isOn = false;
+      if (isAuto.getAsBoolean()) {
+        LOG.warn(
+            "rebalance=auto does nothing in Spark 3.5 with Scala {}. What to do: use Spark 3.5 with Scala 2.12, or"
+                + " Spark 4.0 or newer",
+            Properties.versionNumberString());
+      }
+    }
+    return Boolean.FALSE.equals(isOn);
   }
 
   private synchronized boolean isOn() {

@@ -69,7 +69,7 @@ final class Rebalancer {
   private final Places places;
   private final Map<Long, StageState> stages = new ConcurrentHashMap<>();
   private Set<String> takersBefore = Set.of();
-  private long seenVersion = -1;
+  private long seenBatch = -1;
 
   /** All tasks of the first batch had to load, so it tells little. */
   private long firstBatch = -1;
@@ -182,16 +182,15 @@ final class Rebalancer {
   }
 
   private synchronized void look(SparkContext context, StatefulStages found, TaskLoads heardOf) {
-    if (found.version() == seenVersion) {
+    long batch = SparkQuery.batchOf(context);
+    if (batch == seenBatch) {
       return;
     }
-    seenVersion = found.version();
-    firstBatch = firstBatch < 0 ? SparkQuery.batchOf(context) : firstBatch;
+    seenBatch = batch;
+    firstBatch = firstBatch < 0 ? batch : firstBatch;
     heardOf.listenFor(run);
-    for (StatefulStages.Stage each : found.all()) {
-      stages.computeIfAbsent(each.operators().get(0), key -> new StageState(each.operators(), found.partitions()));
-    }
-    heardOf.take(run).forEach((batch, known) -> learn(found, batch, known));
+    List<StageState> all = found.all().stream().map(each -> stageOf(each, found.partitions())).toList();
+    heardOf.take(run).forEach((of, known) -> learn(all, found.isChain(), of, known));
     Map<String, Places.Taker> takers = Places.takers(context);
     boolean hasChanged = !takers.keySet().equals(takersBefore);
     int slotsOfNew = 0;
@@ -205,20 +204,24 @@ final class Rebalancer {
     }
     lookedNanos = System.nanoTime();
     isSettled = true;
-    for (StatefulStages.Stage each : found.all()) {
-      int most = (found.partitions() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH;
-      // A process that has just begun is slow: each of its slots gets one at first.
-      most = slotsOfNew > 0 ? Math.min(most, slotsOfNew) : most;
-      even(stages.get(each.operators().get(0)), takers, hasChanged, most, SparkQuery.batchOf(context));
+    int most = (found.partitions() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH;
+    // A process that has just begun is slow: each of its slots gets one at first.
+    most = slotsOfNew > 0 ? Math.min(most, slotsOfNew) : most;
+    for (StageState each : all) {
+      even(each, takers, hasChanged, most, batch);
     }
   }
 
-  private void learn(StatefulStages found, long batch, List<TaskLoads.StageLoad> known) {
-    if (batch == firstBatch || known.size() != found.all().size() || known.size() > 1 && !found.isChain()) {
+  private StageState stageOf(StatefulStages.Stage stage, int partitions) {
+    return stages.computeIfAbsent(stage.operators().get(0), first -> new StageState(stage.operators(), partitions));
+  }
+
+  private void learn(List<StageState> all, boolean isChain, long batch, List<TaskLoads.StageLoad> known) {
+    if (batch == firstBatch || known.size() != all.size() || known.size() > 1 && !isChain) {
       return;
     }
     for (int i = 0; i < known.size(); i++) {
-      stages.get(found.all().get(i).operators().get(0)).learn(batch, known.get(i));
+      all.get(i).learn(batch, known.get(i));
     }
   }
 
@@ -320,27 +323,26 @@ final class Rebalancer {
 
   private String whereIs(StageState stage, int partition) {
     long operator = stage.operators.get(0);
-    List<String> stores = stage.stores.getOrDefault(operator, List.of());
-    if (stores.isEmpty()) {
-      stores = places.storesOf(operator, partition);
-      if (!stores.isEmpty()) {
-        stage.stores.put(operator, stores);
-      }
-    }
+    List<String> stores = storesOf(stage, operator, partition);
     return stores.isEmpty() ? null : places.of(operator, partition, stores.get(0));
   }
 
   private void move(StageState stage, int partition, Places.Taker to) {
     for (long operator : stage.operators) {
-      List<String> stores = stage.stores.getOrDefault(operator, List.of());
-      if (stores.isEmpty()) {
-        stores = places.storesOf(operator, partition);
-        stage.stores.put(operator, stores);
-      }
-      for (String store : stores) {
+      for (String store : storesOf(stage, operator, partition)) {
         places.say(operator, partition, store, to);
       }
     }
+  }
+
+  /** The stores that an operator has in each partition. They are remembered once they are known. */
+  private List<String> storesOf(StageState stage, long operator, int partition) {
+    List<String> stores = stage.stores.getOrDefault(operator, List.of());
+    if (stores.isEmpty()) {
+      stores = places.storesOf(operator, partition);
+      stage.stores.put(operator, stores);
+    }
+    return stores;
   }
 
   /** How many partitions of other queries, and of other stages of this one, an executor has. */

@@ -18,7 +18,7 @@ public final class SparkQuery {
   private static final String QUERY_ID = "sql.streaming.queryId";
 
   /** The local property of a job's group. A query's is the id of its run, by which it cancels its jobs. */
-  static final String JOB_GROUP = "spark.jobGroup.id";
+  private static final String JOB_GROUP = "spark.jobGroup.id";
 
   private static final Pattern UUID = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
 

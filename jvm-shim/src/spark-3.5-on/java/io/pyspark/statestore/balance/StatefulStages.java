@@ -2,11 +2,10 @@ package io.pyspark.statestore.balance;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.UUID;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import scala.collection.Iterator;
 
 /** The stateful operators of a batch's plan, by stage: those of one stage run in the same tasks. */
@@ -16,7 +15,7 @@ final class StatefulStages {
 
   private final List<Stage> stages = new ArrayList<>();
   private boolean isChain = true;
-  private StatefulOperatorStateInfo info;
+  private OperatorState any;
 
   private StatefulStages() {}
 
@@ -38,21 +37,16 @@ final class StatefulStages {
   }
 
   UUID run() {
-    return info.queryRunId();
+    return any.run();
   }
 
   /** The directory of the state of all. */
   String location() {
-    return info.checkpointLocation();
-  }
-
-  /** The version that the batch begins with. */
-  long version() {
-    return info.storeVersion();
+    return any.location();
   }
 
   int partitions() {
-    return info.numPartitions();
+    return any.partitions();
   }
 
   /** Adds the stage that ends with an operator, after those before it. */
@@ -65,15 +59,16 @@ final class StatefulStages {
   }
 
   /** Returns how many of the stages from which rows come have state, or have it before them. */
-  private int visit(SparkPlan operator, List<Long> operators) {
-    if (operator instanceof StatefulOperator stateful && stateful.stateInfo().isDefined()) {
-      info = stateful.stateInfo().get();
-      if (!operators.contains(info.operatorId())) {
-        operators.add(info.operatorId());
+  private int visit(SparkPlan plan, List<Long> operators) {
+    Optional<OperatorState> state = OperatorState.of(plan);
+    if (state.isPresent()) {
+      any = state.get();
+      if (!operators.contains(any.operator())) {
+        operators.add(any.operator());
       }
     }
     int branches = 0;
-    Iterator<SparkPlan> children = operator.children().iterator();
+    Iterator<SparkPlan> children = plan.children().iterator();
     while (children.hasNext()) {
       SparkPlan child = children.next();
       if (child instanceof ShuffleExchangeLike) {
