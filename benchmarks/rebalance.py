@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import COLOURS  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
+from tests.cluster.processes import spark_home  # noqa: E402
 
 SIDES: dict[str, dict[str, Any] | None] = {
     "stock": None,
@@ -133,17 +134,6 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     query.stop()
     spark.stop()
     return {"batches": done, "joined": order["batches"] // 2}
-
-
-def spark_home(home: Path) -> Path:
-    """The installed Spark under another name: a local cluster keeps its executors' directories in its ``work``."""
-    import pyspark
-
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    return home
 
 
 def line_of(side: str, found: dict[str, Any]) -> dict[str, Any]:

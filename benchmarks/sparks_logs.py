@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -31,13 +30,10 @@ from benchmarks.local_hdfs import HdfsUnavailable, LocalHdfs  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
 from tests.s3.jars import S3AUnavailable, s3a_jars  # noqa: E402
 from tests.s3.local_s3 import BUCKET, LocalS3  # noqa: E402
+from tests.streaming import logs  # noqa: E402
+from tests.streaming.logs import COUNTED, LOGS, WARM, Asked  # noqa: E402
 
 SIDES = ("stock", "ours")
-LOGS = ("offsets", "commits", "sources", "_spark_metadata")
-WARM = 22
-"""Before the counted batches: the logs are as long as they get, and each has been repeated twice."""
-
-COUNTED = 20
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -45,14 +41,9 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.streaming.fileSource.log.cleanupDelay": "0",
-    "spark.sql.streaming.fileSink.log.cleanupDelay": "0",
     "spark.sql.streaming.noDataProgressEventInterval": "3600000",
+    **logs.FEW_KEPT,
 }
-
-Asked = Counter[tuple[str, str]]
-"""Requests by log, or by path, and kind."""
 
 Place = tuple[str, dict[str, str], Callable[[], Asked]]
 """A URL, the settings of clients, and what was asked so far, by path and kind."""
@@ -87,47 +78,27 @@ def by_log(asked: Asked, side: str) -> Asked:
     """Requests about a side's logs."""
     found: Asked = Counter()
     for (path, kind), count in asked.items():
-        log = re.search(rf"^/{side}/.*?({'|'.join(LOGS)})(?:/|$)", path)
-        if log:
-            found[log[1], kind] += count
+        if path.startswith(f"/{side}/") and (log := logs.log_of(path)):
+            found[log, kind] += count
     return found
 
 
 def run(side: str, place: Place, work: Path) -> Asked:
     """Runs the query on a side, and returns what was asked in the counted batches."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
     from pyspark.sql import SparkSession
 
     from pyspark_statestore import configure
 
     url, settings, asked = place
+    root = f"{url}/{side}"
     builder = SparkSession.builder.master("local[2]").appName("logs").config(map={**SETTINGS, **settings})
     spark = (configure(builder, mode="provider") if side == "ours" else builder).getOrCreate()
-    source = work / side
-    source.mkdir()
-    query = None
     try:
-        rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(source))
-        writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{url}/{side}/checkpoint")
-        query = writer.start(f"{url}/{side}/sink")
-        before: Asked = Counter()
-        for batch in range(WARM + COUNTED):
-            if batch == WARM:
-                before = by_log(asked(), side)
-            file = work / "next.parquet"
-            pq.write_table(pa.table({"id": pa.array([batch], pa.int64())}), file)
-            os.utime(file, (1_400_000_000 + batch, 1_400_000_000 + batch))
-            file.rename(source / f"{batch}.parquet")
-            query.processAllAvailable()
-        counted = by_log(asked(), side) - before
-        copied = sorted(row["id"] for row in spark.read.parquet(f"{url}/{side}/sink").collect())
-        if copied != list(range(WARM + COUNTED)):
+        counted = logs.steady(spark, work / side, root, lambda: by_log(asked(), side))
+        if logs.ids(spark, root) != list(range(5 * (WARM + COUNTED))):
             raise click.ClickException(f"{side}: the sink does not have what the query read")
         return counted
     finally:
-        if query is not None:
-            query.stop()
         spark.stop()
 
 

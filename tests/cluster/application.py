@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import pyspark
-
 from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
+from tests.cluster.processes import spark_home
 from tests.jvm import harness
 from tests.jvm.harness import FORKLESS, TESTING, file_system_conf
 from tests.streaming.runs import NO_FILE_CHECKSUMS
@@ -224,7 +223,7 @@ class Application:
                     **os.environ,
                     "PYTHONPATH": str(ROOT),
                     "PYSPARK_PYTHON": sys.executable,
-                    "SPARK_HOME": str(self._spark_home()),
+                    "SPARK_HOME": str(spark_home(self.root / "spark")),
                 },
                 # All processes that it starts are in its group, whoever their parent is by then.
                 start_new_session=True,
@@ -239,16 +238,6 @@ class Application:
     def start_again(self) -> None:
         """Starts driver and query as they were started last."""
         self.start(*self._started)
-
-    def _spark_home(self) -> Path:
-        """The installed Spark under another name: a local cluster keeps its executors' directories in its ``work``."""
-        home = self.root / "spark"
-        if not home.exists():
-            home.mkdir()
-            for entry in Path(pyspark.__file__).parent.iterdir():
-                if entry.name != "work":
-                    (home / entry.name).symlink_to(entry)
-        return home
 
     @property
     def _log(self) -> Path:

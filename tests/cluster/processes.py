@@ -14,6 +14,16 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 
+def spark_home(home: Path) -> Path:
+    """The installed Spark under another name: a local cluster keeps its executors' directories in its ``work``."""
+    if not home.exists():
+        home.mkdir()
+        for entry in Path(pyspark.__file__).parent.iterdir():
+            if entry.name != "work":
+                (home / entry.name).symlink_to(entry)
+    return home
+
+
 class Jvm:
     """A process with Spark's classes and the shim, without a session.
 

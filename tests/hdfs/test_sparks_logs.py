@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ from tests.conftest import MakeSpark
 from tests.hdfs.harness import Hdfs
 from tests.jvm.harness import begun, java_error
 from tests.streaming import logs
-from tests.streaming.logs import TAKEN, CommitLog
+from tests.streaming.logs import COUNTED, TAKEN, WARM, Asked, CommitLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="Spark's own logs")]
 
@@ -31,12 +31,12 @@ def spark(make_spark: MakeSpark, conf: dict[str, str]) -> SparkSession:
     return make_spark(conf, mode="provider")
 
 
-def asked(hdfs: LocalHdfs, root: str) -> Counter[tuple[str, str]]:
+def asked(hdfs: LocalHdfs, root: str) -> Asked:
     """Requests about the logs below a directory, by log and kind.
 
     Without those that complete a file: each is repeated until a DataNode has said that it has the block.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    found: Asked = Counter()
     for call, count in hdfs.calls().items():
         if call.path.startswith(f"{root}/") and call.kind != "Complete" and (log := logs.log_of(call.path)):
             found[log, call.kind] += count
@@ -108,27 +108,9 @@ def test_of_two_drivers_at_once_one_adds_the_entry(opened: Callable[[], CommitLo
     assert [opened().watermark(batch) for batch in range(2, 2 + ROUNDS)] == won
 
 
-WARM, COUNTED = 22, 20
-
-
-def steady(spark: SparkSession, source: Path, root: str, count: Callable[[], Counter[Any]]) -> Counter[Any]:
-    """What is counted in twenty batches of a query that has run for a while."""
-    query = logs.start(spark, source, root, available_now=False)
-    try:
-        before: Counter[Any] = Counter()
-        for batch in range(WARM + COUNTED):
-            if batch == WARM:
-                before = count()
-            logs.feed(source, batch)
-            query.processAllAvailable()
-        return count() - before
-    finally:
-        query.stop()
-
-
 def test_what_a_batch_costs(spark: SparkSession, hdfs: LocalHdfs, on_hdfs: Hdfs, tmp_path: Path) -> None:
     root = on_hdfs.location()
-    found = steady(spark, tmp_path / "input", root, lambda: asked(hdfs, on_hdfs.checkpoint))
+    found = logs.steady(spark, tmp_path / "input", root, lambda: asked(hdfs, on_hdfs.checkpoint))
     purged = {log: found.pop((log, "Delete")) for log in logs.LOGS}
     written = dict.fromkeys(WRITTEN, COUNTED)
     assert logs.each(found) == {
@@ -144,10 +126,7 @@ def test_what_a_batch_costs(spark: SparkSession, hdfs: LocalHdfs, on_hdfs: Hdfs,
 
 
 def test_stock_spark_goes_on(make_spark: MakeSpark, conf: dict[str, str], on_hdfs: Hdfs, tmp_path: Path) -> None:
-    source, root, fed = tmp_path / "input", on_hdfs.location(), 0
-    for mode in ("provider", None, "provider"):
-        for _ in range(11):
-            logs.feed(source, fed)
-            fed += 1
-        logs.run(make_spark(conf, mode=mode), source, root)
-    assert logs.ids(make_spark(conf), root) == list(range(5 * fed))
+    source, root = tmp_path / "input", on_hdfs.location()
+    sessions = [partial(make_spark, conf, mode=mode) for mode in ("provider", None, "provider")]
+    fed = logs.take_turns(sessions, source, root)
+    assert logs.ids(make_spark(conf), root) == fed

@@ -6,20 +6,20 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import MakeSpark
-from tests.hdfs.test_sparks_logs import COUNTED, WARM, steady
 from tests.jvm.harness import java_error
 from tests.s3.conftest import MakeQuery
 from tests.s3.harness import CONF, S3Place, query_process
 from tests.s3.local_s3 import class_path_settings
 from tests.s3.proxy import Fault, Request, Rule
 from tests.streaming import logs
-from tests.streaming.logs import TAKEN, CommitLog
+from tests.streaming.logs import COUNTED, TAKEN, WARM, Asked, CommitLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="Spark's own logs")]
 
@@ -40,9 +40,9 @@ def opened(spark: SparkSession, place: S3Place) -> Callable[[], CommitLog]:
     return lambda: CommitLog(spark, place.location("commits"))
 
 
-def by_log(requests: list[Request], key: str) -> Counter[tuple[str, str]]:
+def by_log(requests: list[Request], key: str) -> Asked:
     """Requests about the logs below a key, by log and kind."""
-    found: Counter[tuple[str, str]] = Counter()
+    found: Asked = Counter()
     for request in requests:
         if request.key.startswith(f"{key}/") and (log := logs.log_of(f"/{request.key}")):
             found[log, request.kind] += 1
@@ -78,7 +78,7 @@ def test_the_later_of_two_drivers_fails(opened: Callable[[], CommitLog], place: 
 
 def test_what_a_batch_costs(spark: SparkSession, place: S3Place, tmp_path: Path) -> None:
     root = place.location()
-    found = steady(spark, tmp_path / "input", root, lambda: by_log(place.s3.proxy.requests, place.key))
+    found = logs.steady(spark, tmp_path / "input", root, lambda: by_log(place.s3.proxy.requests, place.key))
     written = {kind: count * COUNTED for kind, count in WRITTEN.items()}
     purged = {log: found.pop((log, "BULK_DELETE"), 0) for log in logs.LOGS}
     assert logs.each(found) == {
@@ -94,13 +94,10 @@ def test_what_a_batch_costs(spark: SparkSession, place: S3Place, tmp_path: Path)
 
 
 def test_stock_spark_goes_on(make_spark: MakeSpark, conf: dict[str, str], place: S3Place, tmp_path: Path) -> None:
-    source, root, fed = tmp_path / "input", place.location(), 0
-    for mode in ("provider", None, "provider"):
-        for _ in range(11):
-            logs.feed(source, fed)
-            fed += 1
-        logs.run(make_spark(conf, mode=mode), source, root)
-    assert logs.ids(make_spark(conf), root) == list(range(5 * fed))
+    source, root = tmp_path / "input", place.location()
+    sessions = [partial(make_spark, conf, mode=mode) for mode in ("provider", None, "provider")]
+    fed = logs.take_turns(sessions, source, root)
+    assert logs.ids(make_spark(conf), root) == fed
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])

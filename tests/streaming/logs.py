@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ FEW_KEPT = {
 """Settings of a query that removes of its logs what it does not need soon, as one that runs for long does."""
 
 LOGS = ("offsets", "commits", "sources", "_spark_metadata")
+WARM, COUNTED = 22, 20
+"""Batches before those that are counted: the logs are as long as they get then, and each has been repeated twice."""
+
+Asked = Counter[tuple[str, str]]
+"""Requests by log and kind."""
 
 
 class CommitLog:
@@ -90,6 +96,32 @@ def run(spark: SparkSession, source: Path, root: str) -> None:
     start(spark, source, root).awaitTermination()
 
 
+def steady(spark: SparkSession, source: Path, root: str, asked: Callable[[], Asked]) -> Asked:
+    """What is asked in the counted batches of a query that has run for a while."""
+    query = start(spark, source, root, available_now=False)
+    try:
+        before: Asked = Counter()
+        for batch in range(WARM + COUNTED):
+            if batch == WARM:
+                before = asked()
+            feed(source, batch)
+            query.processAllAvailable()
+        return asked() - before
+    finally:
+        query.stop()
+
+
+def take_turns(sessions: Iterable[Callable[[], SparkSession]], source: Path, root: str) -> list[int]:
+    """Has sessions go on with a query, one after the other, eleven files each; the rows that were fed."""
+    fed = 0
+    for session in sessions:
+        for _ in range(11):
+            feed(source, fed)
+            fed += 1
+        run(session(), source, root)
+    return list(range(5 * fed))
+
+
 def ids(spark: SparkSession, root: str) -> list[int]:
     """What readers of the sink get."""
     return sorted(row["id"] for row in spark.read.parquet(f"{root}/sink").collect())
@@ -101,7 +133,7 @@ def log_of(path: str) -> str:
     return found[1] if found else ""
 
 
-def each(counted: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def each(counted: Asked) -> dict[str, dict[str, int]]:
     """Counts by log, then by kind of call."""
     found: dict[str, dict[str, int]] = {}
     for (log, kind), count in sorted(counted.items()):
