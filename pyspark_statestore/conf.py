@@ -294,6 +294,30 @@ _DECLARED = (
         "Whether the versions of a heap store share the rows that did not change, instead of being copies.",
     ),
     Option(
+        "heap.spill",
+        "off",
+        "choice",
+        "Whether a heap store moves the rows that were not used for longest to the local disk, where the heap is nearly "
+        "full (auto).",
+        choices=("off", "auto"),
+    ),
+    Option(
+        "heap.spill.highWaterMark",
+        "0.6",
+        "number",
+        "Rows are moved to the disk when more than this part of the heap is in use.",
+        minimum="0.05",
+        maximum="0.95",
+    ),
+    Option(
+        "heap.spill.lowWaterMark",
+        "0.5",
+        "number",
+        "They are moved until no more than this part of the heap is in use.",
+        minimum="0.05",
+        maximum="0.95",
+    ),
+    Option(
         "indexService.enabled",
         "true",
         "boolean",

@@ -1,9 +1,12 @@
-"""The heap store's map against full copies of a ``java.util.HashMap``, over many versions that share their rows."""
+"""The heap store's map against full copies of a ``java.util.HashMap``, over many versions that share their rows.
+
+With rows that are spilled at any moment, and without.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -46,6 +49,9 @@ STEPS = st.lists(
         step("hold", VERSIONS, GROUPS, st.integers(0, 5)),
         step("branch", VERSIONS),
         step("drop", VERSIONS),
+        step("spill", st.integers(1, 100)),
+        step("spill", st.integers(1, 100)),
+        step("tidy"),
     ),
     min_size=10,
     max_size=120,
@@ -59,13 +65,38 @@ def package(_sessions: Any) -> Any:
     return SparkContext._jvm.io.pyspark.statestore.heap
 
 
-@given(steps=STEPS, has_prefix=st.booleans(), checksums=st.booleans(), hash_bits=st.sampled_from([0, 3, 11, 32]))
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
-def test_any_history(package: Any, steps: Sequence[Step], has_prefix: bool, checksums: bool, hash_bits: int) -> None:
-    """Branch, put, remove, get, prefix scan, iterate, hold an iterator over writes, and drop, in any order."""
-    model = package.HeapModel(has_prefix, checksums, hash_bits)
+@pytest.fixture(scope="module")
+def disk(package: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A directory for rows that are spilled, into small files."""
+    before = package.HeapModel.fileBytes(5_000)
+    yield str(tmp_path_factory.mktemp("spilled"))
+    package.HeapModel.fileBytes(before)
+
+
+SPILLING = ("spill", "tidy")
+
+
+@given(
+    steps=STEPS,
+    has_prefix=st.booleans(),
+    checksums=st.booleans(),
+    hash_bits=st.sampled_from([0, 3, 11, 32]),
+    spills=st.booleans(),
+)
+@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+def test_any_history(
+    package: Any,
+    disk: str,
+    steps: Sequence[Step],
+    has_prefix: bool,
+    checksums: bool,
+    hash_bits: int,
+    spills: bool,
+) -> None:
+    """Branch, put, remove, get, prefix scan, iterate, hold an iterator over writes, drop, and spill, in any order."""
+    model = package.HeapModel(has_prefix, checksums, hash_bits, disk if spills else None)
     for one in steps:
-        if one.name != "scan" or has_prefix:
+        if (one.name != "scan" or has_prefix) and (one.name not in SPILLING or spills):
             getattr(model, one.name)(*one.arguments)
     model.checkAll()
 
@@ -74,7 +105,7 @@ def test_any_history(package: Any, steps: Sequence[Step], has_prefix: bool, chec
 @pytest.mark.parametrize("hash_bits", [2, 32])
 def test_grows_and_shrinks(package: Any, has_prefix: bool, hash_bits: int) -> None:
     """Thousands of rows come and go; what is left of the trie in the end is as small as it was in the beginning."""
-    model = package.HeapModel(has_prefix, False, hash_bits)
+    model = package.HeapModel(has_prefix, False, hash_bits, None)
     rows = 3000 if hash_bits == 32 else 300
     for number in range(rows):
         model.put(0, number % 5, f"key{number}", number % 50, number)
@@ -88,7 +119,7 @@ def test_grows_and_shrinks(package: Any, has_prefix: bool, hash_bits: int) -> No
 
 def test_shared_rows_count_once(package: Any) -> None:
     """What ten versions say that they need together is what going through them counts."""
-    model = package.HeapModel(False, False, 32)
+    model = package.HeapModel(False, False, 32, None)
     for number in range(2000):
         model.put(0, number % 5, f"key{number}", 24, number)
     one = model.heap()[0]
@@ -104,10 +135,47 @@ def test_shared_rows_count_once(package: Any) -> None:
     assert one < counted < 3 * one  # ten copies would be ten times as much
 
 
+@pytest.mark.parametrize("spills", [False, True])
 @pytest.mark.parametrize("has_prefix", [False, True])
-def test_readers_of_older_versions(package: Any, has_prefix: bool) -> None:
-    """A task writes while maintenance reads older versions, and second attempts branch them."""
-    assert package.HeapRace.run(has_prefix, 60, 120, 3) >= 30
+def test_readers_of_older_versions(package: Any, disk: str, has_prefix: bool, spills: bool) -> None:
+    """A task writes while maintenance reads older versions, second attempts branch them, and rows are spilled."""
+    assert package.HeapRace.run(has_prefix, 60, 120, 3, disk if spills else None) >= 30
+
+
+def test_what_is_written_anew_is_what_versions_have(package: Any, disk: str) -> None:
+    """Ten versions, each with a tenth of the rows new: most of what was spilled goes, and files with it."""
+    model = package.HeapModel(False, False, 32, disk)
+    for number in range(3000):
+        model.put(0, number % 5, f"key{number}", 100, number)
+    model.spill(100)
+    for version in range(1, 11):
+        model.branch(version - 1)
+        for number in range((version - 1) * 300, version * 300):
+            model.put(version, number % 5, f"key{number}", 100, version)
+        model.drop(version - 1)
+        assert model.spill(100) > 0
+    package.HeapStore.usedHeap()  # collects the versions that were dropped
+    model.tidy()
+    files, spilled, reads = model.spilled()
+    assert spilled > 300_000
+    assert reads > 0
+    assert files < 3 * spilled, "else nothing was given up"
+    model.checkAll()
+
+
+def test_a_scan_leaves_rows_where_they_are(package: Any, disk: str) -> None:
+    model = package.HeapModel(True, False, 32, disk)
+    for number in range(1000):
+        model.put(0, number % 5, f"key{number}", 100, number)
+    model.spill(100)
+    _, spilled, _ = model.spilled()
+    assert spilled > 50_000
+    assert model.rows(0) == 1000
+    _, after, reads = model.spilled()
+    assert (after, reads > 0) == (spilled, True)
+    model.scan(0, 1)
+    _, scanned, _ = model.spilled()
+    assert scanned < after, "but a scan of a prefix brings back what it needs"
 
 
 def test_wrong_checksums_are_noticed(package: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -324,15 +325,29 @@ def test_memory_is_what_the_heap_holds(open_store: Open, jvm: Any) -> None:
     raise AssertionError(found)
 
 
-def test_out_of_memory(jvm: Any, main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def run_java(jvm: Any, main_jar: Path, test_jar: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``run_java(options, class, *arguments)`` runs a class of the tests in a JVM of its own."""
+
+    # The options that all JVMs of the tests have choose a collector, too.
+    plain = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
+
+    def run(options: list[str], name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        jars = [str(main_jar), str(test_jar), f"{Path(pyspark.__file__).parent}/jars/*"]
+        packages = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
+        opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in packages]
+        java = f"{jvm.java.lang.System.getProperty('java.home')}/bin/java"
+        command = [java, *options, *opens, "-cp", os.pathsep.join(jars), f"io.pyspark.statestore.heap.{name}"]
+        return subprocess.run(
+            [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300, env=plain
+        )
+
+    return run
+
+
+def test_out_of_memory(run_java: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     """In the middle of a batch and while loading: Spark's errors, the version before as it was, and it goes on."""
-    jars = [str(main_jar), str(test_jar), f"{Path(pyspark.__file__).parent}/jars/*"]
-    packages = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
-    opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in packages]
-    java = f"{jvm.java.lang.System.getProperty('java.home')}/bin/java"
-    command = [java, "-Xmx96m", "-Xmn32m", "-XX:+UseSerialGC", *opens, "-cp", os.pathsep.join(jars)]
-    command += ["io.pyspark.statestore.heap.SmallHeap", str(tmp_path), STOCK, OURS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = run_java(["-Xmx96m", "-Xmn32m", "-XX:+UseSerialGC"], "SmallHeap", tmp_path, STOCK, OURS)
     assert done.returncode == 0, done.stderr[-5000:]
     lines = [line.split(" ", 1) for line in done.stdout.splitlines() if "=" in line]
     said = {side: [line for whose, line in lines if whose == side] for side in ("stock", "ours")}
@@ -345,6 +360,31 @@ def test_out_of_memory(jvm: Any, main_jar: Path, test_jar: Path, tmp_path: Path)
         f"load=org.apache.spark.SparkException {condition} by {out_of_memory}",
         "loaded in the end=true",
     ]
+
+
+ROWS = 450_000
+
+
+@pytest.mark.parametrize("collector", ["G1", "Serial"])
+def test_more_rows_than_the_heap_has_room_for(
+    run_java: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, collector: str
+) -> None:
+    """Ten batches, all rows, and a load of all of them; without spilling the process dies."""
+    (tmp_path / "disk").mkdir()
+    options = ["-Xmx72m", f"-XX:+Use{collector}GC", f"-Djava.io.tmpdir={tmp_path / 'disk'}"]
+    work = [OURS, ROWS, 80]
+    done = run_java(options, "SpillingHeap", tmp_path / "auto", *work, "heap.spill=auto")
+    assert done.returncode == 0, done.stderr[-5000:]
+    said = dict(line.split("=") for line in done.stdout.splitlines() if re.match("[a-z ]+=", line))
+    assert said["rows"] == said["rows of a restart"] == str(ROWS)
+    assert int(said["spilled"]) > 20_000_000
+    assert int(said["reads"]) > 1_000
+    assert int(said["files"]) < 3 * int(said["spilled"]) + (100 << 20)
+    assert list((tmp_path / "disk").glob("heap-spill-*")) == []
+    if collector == "Serial":
+        dies = run_java(options, "SpillingHeap", tmp_path / "off", *work)
+        assert dies.returncode != 0
+        assert "OutOfMemoryError" in dies.stderr
 
 
 def test_on_a_merged_location(open_store: Open) -> None:

@@ -30,6 +30,9 @@ import org.apache.hadoop.conf.Configuration;
  *     them
  * @param uploadMaxBytesPerSecond how fast a process uploads them for a checkpoint; 0: no bound
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
+ * @param heapSpill whether heap stores move rows to the local disk where memory is short
+ * @param heapSpillHighWaterMark which part of the heap is to be used before they do
+ * @param heapSpillLowWaterMark which part is used when they have
  * @param indexService whether executors learn from the driver what others have written, and not from the files
  * @param rebalance whether stores move to executors that have less to do
  * @param fileManagerClass the manager of files that are not state; empty for Spark's own choice
@@ -55,6 +58,9 @@ public record Options(
     boolean uploadAsCreated,
     long uploadMaxBytesPerSecond,
     boolean heapCopyOnWrite,
+    boolean heapSpill,
+    double heapSpillHighWaterMark,
+    double heapSpillLowWaterMark,
     boolean indexService,
     boolean rebalance,
     String fileManagerClass,
@@ -97,6 +103,9 @@ public record Options(
     DEFAULTS.put("upload", "commit");
     DEFAULTS.put("upload.maxBytesPerSecond", "64m");
     DEFAULTS.put("heap.copyOnWrite", "true");
+    DEFAULTS.put("heap.spill", "off");
+    DEFAULTS.put("heap.spill.highWaterMark", "0.6");
+    DEFAULTS.put("heap.spill.lowWaterMark", "0.5");
     DEFAULTS.put("indexService.enabled", "true");
     DEFAULTS.put("rebalance", "off");
     DEFAULTS.put("fileManagerClass", "");
@@ -182,6 +191,10 @@ public record Options(
     if (!rebalance.equals("off") && !rebalance.equals("auto")) {
       throw given.invalid("rebalance", "off or auto");
     }
+    String spill = given.text("heap.spill").toLowerCase(Locale.ROOT);
+    if (!spill.equals("off") && !spill.equals("auto")) {
+      throw given.invalid("heap.spill", "off or auto");
+    }
     return new Options(
         given.bytes("maxFileSize", "a size in bytes such as 128m, at least 64k", 64 << 10),
         (int) given.number("maxOpenFiles", 1, 64, "a whole number from 1 to 64"),
@@ -202,6 +215,9 @@ public record Options(
         upload.equals("created"),
         given.bytes("upload.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
         given.bool("heap.copyOnWrite"),
+        spill.equals("auto"),
+        given.number("heap.spill.highWaterMark", 0.05, 0.95, "a number from 0.05 to 0.95"),
+        given.number("heap.spill.lowWaterMark", 0.05, 0.95, "a number from 0.05 to 0.95"),
         given.bool("indexService.enabled"),
         rebalance.equals("auto"),
         given.text("fileManagerClass"),

@@ -37,6 +37,7 @@ public class StateStoreFilesException extends IOException implements LoadFailure
     PSS_CANNOT_REPARTITION,
     PSS_MISSING_STATE_FILE,
     PSS_MISSING_DIRECTORIES,
+    PSS_HEAP_SPILL_FAILED,
     PSS_SINK_COMPACTION_FAILED
   }
 

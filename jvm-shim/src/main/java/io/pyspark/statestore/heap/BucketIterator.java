@@ -8,10 +8,12 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
 
-/** Visits each bucket below a frozen node once. */
+/** Visits each bucket below a frozen node once. Those that were spilled are read, and stay in their files. */
 final class BucketIterator implements Iterator<byte[]> {
   private final Deque<Position> path = new ArrayDeque<>();
-  private byte[] next;
+
+  /** A bucket, or a spilled one. */
+  private Object next;
 
   BucketIterator(Node root) {
     path.push(new Position(root));
@@ -28,7 +30,7 @@ final class BucketIterator implements Iterator<byte[]> {
     if (next == null) {
       throw new NoSuchElementException();
     }
-    byte[] found = next;
+    byte[] found = Node.bucketOf(next);
     advance();
     return found;
   }
@@ -41,20 +43,21 @@ final class BucketIterator implements Iterator<byte[]> {
         path.pop();
         continue;
       }
-      Object content = position.node.slots[position.slot++];
+      Object content = position.node.seen(position.slot++);
       if (content instanceof Node child) {
         path.push(new Position(child));
       } else if (content != null) {
-        while (position.slot < Node.SLOTS && position.node.slots[position.slot] == content) {
+        while (position.slot < Node.SLOTS && Node.isSame(position.node.seen(position.slot), content)) {
           position.slot++;
         }
-        next = (byte[]) content;
+        next = content;
       }
     }
   }
 
   /**
-   * All buckets that may have rows whose hash begins with the same bits as {@code hash}.
+   * All buckets that may have rows whose hash begins with the same bits as {@code hash}. Those that were spilled come
+   * back.
    *
    * @param root the root of a trie that nobody changes meanwhile, except the calling thread
    * @param bits how many of the highest bits count
@@ -63,9 +66,10 @@ final class BucketIterator implements Iterator<byte[]> {
     Node node = root;
     int level = 0;
     while (Node.BITS * (level + 1) <= bits) {
-      Object content = node.slots[Node.slotAt(hash, level)];
+      int slot = Node.slotAt(hash, level);
+      Object content = node.slots[slot];
       if (!(content instanceof Node child)) {
-        return content == null ? Collections.emptyIterator() : List.of((byte[]) content).iterator();
+        return content == null ? Collections.emptyIterator() : List.of(node.use(slot, content)).iterator();
       }
       node = child;
       level++;
@@ -73,16 +77,37 @@ final class BucketIterator implements Iterator<byte[]> {
     // Only some bits of the last level belong to the prefix. Its slots have few buckets, or all of them are wanted.
     int open = Node.BITS * (level + 1) - bits;
     int first = Node.slotAt(hash, level) & -(1 << open);
-    List<byte[]> found = new ArrayList<>();
-    for (int slot = first; slot < first + (1 << open); slot++) {
-      Object content = node.slots[slot];
-      if (content instanceof Node child) {
-        new BucketIterator(child).forEachRemaining(found::add);
-      } else if (content != null && (found.isEmpty() || found.get(found.size() - 1) != content)) {
-        found.add((byte[]) content);
+    List<Place> found = new ArrayList<>();
+    addPlaces(node, first, first + (1 << open), found);
+    Iterator<Place> places = found.iterator();
+    return new Iterator<>() {
+      @Override
+      public boolean hasNext() {
+        return places.hasNext();
       }
+
+      @Override
+      public byte[] next() {
+        Place place = places.next();
+        return place.node.use(place.slot, place.content);
+      }
+    };
+  }
+
+  /** Where a bucket was found. Its node may have another one there when it is used, and then keeps that. */
+  private record Place(Node node, int slot, Object content) {}
+
+  private static void addPlaces(Node node, int from, int to, List<Place> found) {
+    Object last = null;
+    for (int slot = from; slot < to; slot++) {
+      Object content = node.seen(slot);
+      if (content instanceof Node child) {
+        addPlaces(child, 0, Node.SLOTS, found);
+      } else if (content != null && !Node.isSame(content, last)) {
+        found.add(new Place(node, slot, content));
+      }
+      last = content;
     }
-    return found.iterator();
   }
 
   private static final class Position {

@@ -1,5 +1,7 @@
 package io.pyspark.statestore.heap;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
@@ -16,6 +18,23 @@ final class RowTrie {
 
   private static final int ARRAY_HEADER = 16;
 
+  /** A version says that it has got larger when it is by so many bytes. */
+  private static final int GROWTH = 256 << 10;
+
+  private static final VarHandle ROOT;
+
+  static {
+    try {
+      ROOT = MethodHandles.lookup().findVarHandle(RowTrie.class, "root", Node.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  /** What spills buckets; null where all of them stay. */
+  private final HeapSpill spill;
+
+  private long saidBytes;
   private final Object version = new Object();
   private Object baseVersion;
   private Node.Edit edit = new Node.Edit(version);
@@ -24,10 +43,22 @@ final class RowTrie {
   private long bytes = Node.BYTES;
   private long ownBytes = Node.BYTES;
 
+  /**
+   * An empty one.
+   *
+   * @param spill spills buckets where memory is short; null if all of them are to stay
+   */
+  RowTrie(HeapSpill spill) {
+    this.spill = spill;
+    if (spill != null) {
+      spill.add(this);
+    }
+  }
+
   /** Makes this empty trie a copy of another one. */
   void branch(RowTrie base) {
     base.freeze();
-    root = base.root;
+    setRoot(base.root);
     size = base.size;
     bytes = base.bytes;
     ownBytes = 0;
@@ -38,12 +69,12 @@ final class RowTrie {
     return size;
   }
 
-  /** Bytes of heap that this version keeps reachable. */
+  /** Bytes of heap that this version keeps reachable, or would if nothing of it was spilled. */
   long bytes() {
     return bytes;
   }
 
-  /** Bytes of heap that this version keeps reachable, and the one that it was copied from does not. */
+  /** Bytes of heap that this version keeps reachable, and the one that it was copied from does not; or would. */
   long ownBytes() {
     return ownBytes;
   }
@@ -57,6 +88,15 @@ final class RowTrie {
     return root;
   }
 
+  /** The root, for any thread that changes nothing but where buckets are. */
+  Node seenRoot() {
+    return (Node) ROOT.getAcquire(this);
+  }
+
+  private void setRoot(Node node) {
+    ROOT.setRelease(this, node);
+  }
+
   /** The root of what is in the trie now; later writes do not change it. */
   Node freeze() {
     edit = new Node.Edit(version);
@@ -67,16 +107,22 @@ final class RowTrie {
   byte[] bucket(long hash) {
     Node node = root;
     for (int level = 0; ; level++) {
-      Object content = node.slots[Node.slotAt(hash, level)];
+      int slot = Node.slotAt(hash, level);
+      Object content = node.slots[slot];
       if (!(content instanceof Node child)) {
-        return (byte[]) content;
+        return content == null ? null : node.use(slot, content);
       }
       node = child;
     }
   }
 
   void put(long hash, UnsafeRow key, UnsafeRow value, boolean checked, int checksum) {
-    root = own(root);
+    if (spill != null && ownBytes - saidBytes > GROWTH) {
+      long grown = ownBytes - saidBytes;
+      saidBytes = ownBytes;
+      spill.grown(grown);
+    }
+    setRoot(own(root));
     Node node = root;
     int level = 0;
     int slot = Node.slotAt(hash, 0);
@@ -99,7 +145,8 @@ final class RowTrie {
   void remove(long hash, int row) {
     Node[] path = new Node[LAST_LEVEL + 1];
     int level = 0;
-    path[0] = root = own(root);
+    setRoot(own(root));
+    path[0] = root;
     int slot = Node.slotAt(hash, 0);
     while (path[level].slots[slot] instanceof Node child) {
       Node owned = own(child);
@@ -127,20 +174,17 @@ final class RowTrie {
       Node node = path[level];
       while (width < Node.SLOTS) {
         int buddy = Node.buddyOf(start, width);
-        Object other = node.slots[buddy];
-        if (other instanceof Node || !node.isFilledWith(other, buddy, width)) {
+        Object mine = node.seen(start);
+        Object theirs = node.seen(buddy);
+        if (theirs instanceof Node || !node.isFilledWith(theirs, buddy, width) || !areFew(mine, theirs)) {
           return;
         }
-        byte[] mine = node.bucket(start);
-        byte[] theirs = (byte[]) other;
-        if (!areFew(mine, theirs)) {
-          return;
-        }
+        byte[] both = Bucket.merge(Node.bucketOf(mine), Node.bucketOf(theirs));
         drop(node, start);
         drop(node, buddy);
         start &= ~width;
         width *= 2;
-        fill(node, start, width, Bucket.merge(mine, theirs));
+        fill(node, start, width, both);
       }
       if (level == 0) {
         return;
@@ -156,12 +200,19 @@ final class RowTrie {
     }
   }
 
-  private static boolean areFew(byte[] left, byte[] right) {
-    return Bucket.count(left) + Bucket.count(right) <= MAX_ROWS / 2 && length(left) + length(right) <= MAX_BYTES / 2;
+  private static boolean areFew(Object left, Object right) {
+    return count(left) + count(right) <= MAX_ROWS / 2 && length(left) + length(right) <= MAX_BYTES / 2;
   }
 
-  private static long length(byte[] bucket) {
-    return bucket == null ? 0 : bucket.length;
+  private static int count(Object bucket) {
+    return bucket instanceof SpilledBucket spilled ? spilled.rows() : Bucket.count((byte[]) bucket);
+  }
+
+  private static long length(Object bucket) {
+    if (bucket == null) {
+      return 0;
+    }
+    return bucket instanceof SpilledBucket spilled ? spilled.length() : ((byte[]) bucket).length;
   }
 
   private void place(Node node, int level, int start, int width, byte[] bucket) {
@@ -199,12 +250,17 @@ final class RowTrie {
   }
 
   private void drop(Node node, int slot) {
-    long freed = heap(node.bucket(slot));
+    Object content = node.slots[slot];
+    long freed = heap(content);
     bytes -= freed;
     ownBytes -= node.isOwn(slot) ? freed : 0;
+    if (content instanceof SpilledBucket spilled) {
+      spilled.isReplaced();
+    }
   }
 
-  static long heap(byte[] bucket) {
-    return bucket == null ? 0 : (bucket.length + ARRAY_HEADER + 7L) & -8L;
+  /** Bytes of heap of a bucket, or of one that was spilled if it comes back. */
+  static long heap(Object bucket) {
+    return bucket == null ? 0 : (length(bucket) + ARRAY_HEADER + 7L) & -8L;
   }
 }

@@ -14,6 +14,7 @@ import org.slf4j.LoggerFactory;
 final class MapsOfSpark {
   private static final Logger LOG = LoggerFactory.getLogger(MapsOfSpark.class);
   private static final AtomicBoolean WARNED = new AtomicBoolean();
+  private static final AtomicBoolean WARNED_OF_SPILL = new AtomicBoolean();
 
   private MapsOfSpark() {}
 
@@ -26,8 +27,18 @@ final class MapsOfSpark {
     }
   }
 
+  /** For a store that has maps of Spark's. */
+  static void warnIfSpillIsWanted(Configuration conf) {
+    if (ProviderConf.options(conf).heapSpill() && WARNED_OF_SPILL.compareAndSet(false, true)) {
+      LOG.warn(
+          "heap.spill=auto has no effect here: Spark's own maps have all rows in memory. What to do: use Spark 4.2 or"
+              + " newer with heap.copyOnWrite=true, or RocksDB for state that does not fit into memory");
+    }
+  }
+
   /** For a Spark whose maps cannot be replaced. */
   static void warnIfUnwanted(Configuration conf) {
+    warnIfSpillIsWanted(conf);
     if (areUnwanted(conf)) {
       warn(MapFactoryHook.whatIsMissing(HDFSBackedStateStoreProvider.class));
     }

@@ -31,14 +31,21 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
 
   final RowSchema schema;
   private final KeyValueIntegrityVerifier verifier;
-  final RowTrie rows = new RowTrie();
+  final RowTrie rows;
 
   /**
    * @param verifier checks rows that are read against their checksums; none if rows have no checksums
+   * @param spill of the store, which moves rows to the local disk; null if all are to stay in memory
    */
-  public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier) {
+  public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier, HeapSpill spill) {
     this.schema = schema;
+    this.rows = new RowTrie(spill);
     this.verifier = verifier.isDefined() ? verifier.get() : null;
+  }
+
+  /** Says which versions there are of a store whose rows may be on the local disk, the oldest first. */
+  public static void keepOnly(HeapSpill spill, List<HeapStateStoreMap> versions) {
+    spill.keepOnly(versions.stream().map(each -> each.rows).toList());
   }
 
   @Override
@@ -46,7 +53,7 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
     return rows.size();
   }
 
-  /** Bytes of heap that this version would need alone. */
+  /** Bytes of heap that this version would need alone, if nothing of it was spilled. */
   @Override
   public long estimatedSize() {
     return FIXED_BYTES + rows.bytes();

@@ -1,18 +1,22 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.Options;
 import io.pyspark.statestore.fs.SparkQuery;
+import io.pyspark.statestore.heap.HeapSpill;
 import io.pyspark.statestore.heap.HeapStateStoreMap;
 import io.pyspark.statestore.heap.MapFactoryHook;
 import io.pyspark.statestore.heap.RowSchema;
 import io.pyspark.statestore.heap.SnapshotWatch;
 import io.pyspark.statestore.write.UploadWatch;
 import java.io.DataOutputStream;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.UUID;
 import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
@@ -22,9 +26,11 @@ import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomSumMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.Utils;
 import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
@@ -34,7 +40,18 @@ import scala.collection.immutable.Seq;
  * costs only what changes in it. The store keeps its plain location, by which Spark's coordinator knows it.
  */
 abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
+  private static final StateStoreCustomMetric SPILLED_BYTES =
+      new StateStoreCustomSumMetric("fileMergingHeapSpilledBytes", "file merging: bytes of rows on the local disk");
+
+  private static final StateStoreCustomMetric SPILL_READS =
+      new StateStoreCustomSumMetric("fileMergingHeapSpillReads", "file merging: reads of rows on the local disk");
+
   private ProgressFigures figures;
+
+  /** Moves rows to the local disk; null where all stay in memory. */
+  private HeapSpill spill;
+
+  private long saidReads;
 
   /** The store's schema; null where Spark's own maps are used. */
   private RowSchema schema;
@@ -73,7 +90,20 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     if (MapsOfSpark.areUnwanted(conf) && canChooseMaps()) {
       int prefixFields = keyStateEncoderSpec instanceof PrefixKeyScanStateEncoderSpec s ? s.numColsPrefixKey() : 0;
       schema = new RowSchema(keySchema, valueSchema, prefixFields);
+      spill = spill(stateStoreId, ProviderConf.options(conf));
+    } else {
+      MapsOfSpark.warnIfSpillIsWanted(conf);
     }
+  }
+
+  private static HeapSpill spill(StateStoreId store, Options options) {
+    if (!options.heapSpill()) {
+      return null;
+    }
+    SparkEnv env = SparkEnv.get();
+    String directory = env == null ? System.getProperty("java.io.tmpdir") : Utils.getLocalDir(env.conf());
+    return HeapSpill.open(
+        Path.of(directory), store.toString(), options.heapSpillHighWaterMark(), options.heapSpillLowWaterMark());
   }
 
   private static boolean canChooseMaps() {
@@ -97,12 +127,14 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     Option<KeyValueIntegrityVerifier> verifier =
         KeyValueIntegrityVerifier.create(
             stateStoreId().toString(), storeConf.rowChecksumEnabled(), storeConf.rowChecksumReadVerificationRatio());
-    return new HeapStateStoreMap(schema, verifier);
+    return new HeapStateStoreMap(schema, verifier, spill);
   }
 
   @Override
   public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
-    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList());
+    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList())
+        .$colon$colon(SPILLED_BYTES)
+        .$colon$colon(SPILL_READS);
   }
 
   /** Adds what was done to merged files, and the memory of all versions together; what they share counts once. */
@@ -116,7 +148,17 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     List<HeapStateStoreMap> versions = new ArrayList<>();
     getLoadedMaps().values().forEach(map -> versions.add((HeapStateStoreMap) map));
     Collections.reverse(versions);
-    return metrics.updated("memoryUsedBytes", HeapStateStoreMap.estimatedSize(versions));
+    long bytes = HeapStateStoreMap.estimatedSize(versions);
+    if (spill == null) {
+      return metrics.updated("memoryUsedBytes", bytes);
+    }
+    HeapStateStoreMap.keepOnly(spill, versions);
+    long spilled = Math.min(bytes, spill.spilledBytes());
+    long reads = spill.reads();
+    java.util.Map<String, Long> more =
+        java.util.Map.of(SPILLED_BYTES.name(), spilled, SPILL_READS.name(), reads - saidReads);
+    saidReads = reads;
+    return MoreMetrics.added(metrics.updated("memoryUsedBytes", bytes - spilled), more);
   }
 
   /**
@@ -152,6 +194,9 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
   @Override
   public void close() {
     watching(SnapshotWatch::storeClosed);
+    if (spill != null) {
+      spill.close();
+    }
     super.close();
   }
 

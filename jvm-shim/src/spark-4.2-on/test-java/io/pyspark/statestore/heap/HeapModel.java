@@ -1,5 +1,7 @@
 package io.pyspark.statestore.heap;
 
+import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
@@ -40,6 +42,7 @@ public final class HeapModel {
 
   private final boolean hasPrefix;
   private final boolean hasChecksums;
+  private final HeapSpill spill;
   private final RowSchema schema;
   private final List<Version> versions = new ArrayList<>();
   private final List<Held> held = new ArrayList<>();
@@ -48,10 +51,12 @@ public final class HeapModel {
    * Begins with one empty version.
    *
    * @param hashBits how many bits of a hash are used: few make many collisions
+   * @param directory for rows that are spilled; null if all stay in memory
    */
-  public HeapModel(boolean hasPrefix, boolean hasChecksums, int hashBits) {
+  public HeapModel(boolean hasPrefix, boolean hasChecksums, int hashBits, String directory) {
     this.hasPrefix = hasPrefix;
     this.hasChecksums = hasChecksums;
+    this.spill = directory == null ? null : HeapSpill.unwatched(Path.of(directory));
     this.schema =
         new RowSchema(KEYS, VALUES, hasPrefix ? 1 : 0) {
           private final long kept = hashBits == 32 ? -1L : ~(-1L >>> hashBits);
@@ -74,7 +79,29 @@ public final class HeapModel {
   }
 
   private HeapStateStoreMap newMap() {
-    return new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", hasChecksums, 1));
+    return new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", hasChecksums, 1), spill);
+  }
+
+  /** Spills so much of the newest version; the first call passes what was used lately. */
+  public long spill(int percent) {
+    return spill.spill(spill.heapBytes() * percent / 100 + 1);
+  }
+
+  /** Writes what is left of files anew of which versions have little. */
+  public void tidy() throws IOException {
+    spill.tidy();
+  }
+
+  /** How large files of spilled rows get in this process; returns how large they got before. */
+  public static int fileBytes(int bytes) {
+    int before = SpillFile.fullBytes;
+    SpillFile.fullBytes = bytes;
+    return before;
+  }
+
+  /** Bytes in files, those of them that versions have, and reads so far. */
+  public long[] spilled() {
+    return new long[] {spill.fileBytes(), spill.spilledBytes(), spill.reads()};
   }
 
   /** Copies a version, and returns the number of the copy. */
@@ -135,6 +162,11 @@ public final class HeapModel {
     version(number).check();
   }
 
+  /** Goes through all rows, and through nothing else. */
+  public int rows(int number) {
+    return collect(version(number).map.iterator(), -1).size();
+  }
+
   /** Begins to iterate; {@link #checkAll} reads and checks the rest. */
   public void hold(int number, Integer group, int rows) {
     Version version = version(number);
@@ -169,7 +201,7 @@ public final class HeapModel {
   public static long[] sharedHeap(List<HeapStateStoreMap> maps) {
     Map<Object, Boolean> seen = new IdentityHashMap<>();
     long counted = 0;
-    long fixed = new HeapStateStoreMap(maps.get(0).schema, Option.empty()).estimatedSize() - Node.BYTES;
+    long fixed = new HeapStateStoreMap(maps.get(0).schema, Option.empty(), null).estimatedSize() - Node.BYTES;
     for (HeapStateStoreMap map : maps) {
       counted += fixed + heapOf(map.rows.root(), seen);
     }
@@ -179,12 +211,12 @@ public final class HeapModel {
   /** The ways of reading that notice a row whose checksum is wrong. */
   public static List<String> noticingWrongChecksums() {
     RowSchema schema = new RowSchema(KEYS, VALUES, 1);
-    HeapStateStoreMap map = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1));
+    HeapStateStoreMap map = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1), null);
     UnsafeRow key = key(1, "wrong");
     UnsafeRow value = value(10, 1);
     int checksum = KeyValueChecksum.create(key, new Some<>(value)) + 1;
     map.put(key, new StateStoreRowWithChecksum(value, checksum));
-    HeapStateStoreMap copy = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1));
+    HeapStateStoreMap copy = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1), null);
     copy.putAll(map);
     Map<String, Runnable> ways = new LinkedHashMap<>();
     ways.put("get", () -> copy.get(key));
@@ -234,7 +266,7 @@ public final class HeapModel {
       }
       return sum;
     }
-    return RowTrie.heap((byte[]) content);
+    return RowTrie.heap(content);
   }
 
   private Version version(int number) {

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.heap;
 
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -17,15 +18,37 @@ import scala.Option;
 public final class HeapRace {
   private HeapRace() {}
 
-  /** Runs the race, and returns how many times the readers compared a whole version. */
-  public static long run(boolean hasPrefix, int versions, int changes, int readers) throws Exception {
+  /**
+   * Runs the race, and returns how many times the readers compared a whole version.
+   *
+   * @param directory where one more thread spills what it can, and tidies up, all the time; null for none
+   */
+  public static long run(boolean hasPrefix, int versions, int changes, int readers, String directory) throws Exception {
+    HeapSpill spill = directory == null ? null : HeapSpill.unwatched(Path.of(directory));
     RowSchema schema = new RowSchema(HeapModel.KEYS, HeapModel.VALUES, hasPrefix ? 1 : 0);
     AtomicReference<List<HeapModel.Version>> published = new AtomicReference<>();
-    HeapModel.Version newest = new HeapModel.Version(new HeapStateStoreMap(schema, Option.empty()), new HashMap<>());
+    HeapModel.Version newest =
+        new HeapModel.Version(new HeapStateStoreMap(schema, Option.empty(), spill), new HashMap<>());
+    // What is spilled is what most versions share.
+    int names = spill == null ? 40 : 200;
+    for (int each = 0; spill != null && each < 20 * names; each++) {
+      put(newest, each % 20, each / 20, new Random(each));
+    }
     published.set(List.of(newest));
     AtomicBoolean ended = new AtomicBoolean();
-    ExecutorService pool = Executors.newFixedThreadPool(readers);
+    ExecutorService pool = Executors.newFixedThreadPool(readers + 1);
     List<Future<Long>> results = new ArrayList<>();
+    if (spill != null) {
+      results.add(
+          pool.submit(
+              () -> {
+                while (!ended.get()) {
+                  spill.spill(Long.MAX_VALUE);
+                  spill.tidy();
+                }
+                return 0L;
+              }));
+    }
     for (int reader = 0; reader < readers; reader++) {
       Random random = new Random(reader);
       results.add(
@@ -37,10 +60,10 @@ public final class HeapRace {
                   HeapModel.Version one = now.get(random.nextInt(now.size()));
                   one.check();
                   // A second attempt of a task copies the same version, writes, and is abandoned.
-                  HeapStateStoreMap attempt = new HeapStateStoreMap(schema, Option.empty());
+                  HeapStateStoreMap attempt = new HeapStateStoreMap(schema, Option.empty(), spill);
                   attempt.putAll(one.map());
                   for (int each = 0; each < 20; each++) {
-                    attempt.remove(HeapModel.key(random.nextInt(20), "k" + random.nextInt(40)));
+                    attempt.remove(HeapModel.key(random.nextInt(20), "k" + random.nextInt(names)));
                   }
                   one.check();
                   compared++;
@@ -51,18 +74,18 @@ public final class HeapRace {
     Random random = new Random(-1);
     try {
       for (int version = 0; version < versions && results.stream().noneMatch(Future::isDone); version++) {
-        HeapStateStoreMap map = new HeapStateStoreMap(schema, Option.empty());
+        HeapStateStoreMap map = new HeapStateStoreMap(schema, Option.empty(), spill);
         map.putAll(newest.map());
         newest = new HeapModel.Version(map, new HashMap<>(newest.expected()));
         for (int change = 0; change < changes; change++) {
-          UnsafeRow key = HeapModel.key(random.nextInt(20), "k" + random.nextInt(40));
+          int group = random.nextInt(20);
+          int name = random.nextInt(names);
           if (random.nextInt(3) == 0) {
+            UnsafeRow key = HeapModel.key(group, "k" + name);
             map.remove(key);
             newest.expected().remove(key);
           } else {
-            UnsafeRow value = HeapModel.value(random.nextInt(60), random.nextInt());
-            map.put(key, new StateStoreRow(value));
-            newest.expected().put(key, value);
+            put(newest, group, name, random);
           }
         }
         List<HeapModel.Version> next = new ArrayList<>(published.get());
@@ -77,6 +100,16 @@ public final class HeapRace {
     for (Future<Long> result : results) {
       compared += result.get();
     }
+    if (spill != null && spill.reads() < 100) {
+      throw new AssertionError("Only " + spill.reads() + " reads of what was spilled");
+    }
     return compared;
+  }
+
+  private static void put(HeapModel.Version version, int group, int name, Random random) {
+    UnsafeRow key = HeapModel.key(group, "k" + name);
+    UnsafeRow value = HeapModel.value(random.nextInt(60), random.nextInt());
+    version.map().put(key, new StateStoreRow(value));
+    version.expected().put(key, value);
   }
 }

@@ -4,10 +4,12 @@ import io.pyspark.statestore.log.MergedLogs;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
+import java.util.function.IntUnaryOperator;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
@@ -119,6 +121,32 @@ public final class HeapStore implements AutoCloseable {
     } finally {
       read.release();
     }
+  }
+
+  /**
+   * Goes through the rows of a version, of which each has to have the value that is expected of its key.
+   *
+   * @param seeds by the number in a key's name, the seed of its value
+   * @return how many rows there are, no key twice
+   */
+  public int count(long version, IntUnaryOperator seeds, int length) {
+    ReadStateStore read = provider.getReadStore(version, Option.empty());
+    BitSet found = new BitSet();
+    try {
+      scala.collection.Iterator<UnsafeRowPair> rows = read.iterator(FAMILY);
+      while (rows.hasNext()) {
+        UnsafeRowPair pair = rows.next();
+        int key = Integer.parseInt(pair.key().getUTF8String(1).toString().substring(1));
+        boolean isRight = pair.value().equals(HeapModel.value(length, seeds.applyAsInt(key)));
+        if (found.get(key) || !isRight) {
+          throw new AssertionError("k" + key + (isRight ? " comes twice" : " has another value"));
+        }
+        found.set(key);
+      }
+    } finally {
+      read.release();
+    }
+    return found.cardinality();
   }
 
   private static Map<String, Integer> content(scala.collection.Iterator<UnsafeRowPair> rows) {

@@ -1,0 +1,412 @@
+package io.pyspark.statestore.heap;
+
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.Unchecked;
+import java.io.IOException;
+import java.lang.ref.WeakReference;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.IdentityHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Keeps the buckets of a heap store that nobody has used for long in files on the local disk, where memory is short:
+ * {@code heap.spill=auto}.
+ *
+ * <p>Why nothing is lost: a bucket never changes. It is written, and only then is a {@link SpilledBucket} put in its
+ * place, slot by slot, wherever the same array still is; what a task has put there meanwhile stays. The file stays open
+ * for as long as anything refers to a bucket in it. A bucket that is read is checked against what was written.
+ *
+ * <p>Which buckets: a hand goes round the tries of all versions. It passes a bucket that was used since it was last
+ * there, and spills the others, in each version that has them: before that, nothing would be free. It goes on from
+ * where it stopped, when memory is short again.
+ *
+ * <p>Files that are less than half of buckets which versions still have are given up: those buckets are written anew.
+ */
+public final class HeapSpill implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(HeapSpill.class);
+
+  /** A bucket that is smaller stays: nothing would be gained. */
+  private static final int SMALLEST = 4 * SpilledBucket.BYTES;
+
+  /** A row may be as large as an array; one that is larger than this stays. */
+  private static final int LARGEST = 256 << 20;
+
+  /** The hand goes round so often at most: once all buckets were passed, the next time they are not. */
+  private static final int ROUNDS = 2;
+
+  /** Between two counts is so many times what one takes. */
+  private static final int PAUSE_OF_COUNTS = 20;
+
+  /** After an error of the disk nothing is spilled for so long. */
+  private static final long REST_NANOS = TimeUnit.SECONDS.toNanos(60);
+
+  private final Path directory;
+  private final String store;
+  private final double highWaterMark;
+  private final double lowWaterMark;
+  private final boolean isWatched;
+
+  /** Versions, the newest last: those of {@link #keepOnly}, and what was made since. Guarded by itself. */
+  private final List<WeakReference<RowTrie>> tries = new ArrayList<>();
+
+  private final Set<SpillFile> files = new LinkedHashSet<>();
+  private SpillFile current;
+  private volatile long fileBytes;
+
+  /** The slot of the root with which it goes on. */
+  private int hand;
+
+  /** What the current call of {@link #spill(long)} has freed. */
+  private long freed;
+
+  private final AtomicLong spilledBytes = new AtomicLong();
+  private final AtomicLong reads = new AtomicLong();
+  private volatile long restUntilNanos = System.nanoTime();
+
+  /** Whether a version may have gone since {@link #count}, and with it what only that version had on the disk. */
+  private volatile boolean haveVersionsChanged;
+
+  private long nextCountNanos = System.nanoTime();
+  private volatile boolean isClosed;
+
+  private HeapSpill(Path directory, String store, double highWaterMark, double lowWaterMark, boolean isWatched) {
+    this.directory = directory;
+    this.isWatched = isWatched;
+    this.store = store;
+    this.highWaterMark = highWaterMark;
+    this.lowWaterMark = lowWaterMark;
+  }
+
+  /**
+   * Of a store that has no version yet.
+   *
+   * @param directory for its files, on the local disk
+   * @param store what messages call the store
+   * @param highWaterMark when so much of the heap is used, buckets are spilled
+   * @param lowWaterMark until so much is left
+   */
+  public static HeapSpill open(Path directory, String store, double highWaterMark, double lowWaterMark) {
+    HeapSpill made = new HeapSpill(directory, store, highWaterMark, lowWaterMark, true);
+    HeapSpillMonitor.add(made);
+    return made;
+  }
+
+  /** As {@link #open}, without anybody who watches memory. */
+  static HeapSpill unwatched(Path directory) {
+    return new HeapSpill(directory, "test", 1, 1, false);
+  }
+
+  double highWaterMark() {
+    return highWaterMark;
+  }
+
+  double lowWaterMark() {
+    return lowWaterMark;
+  }
+
+  void add(RowTrie trie) {
+    synchronized (tries) {
+      tries.removeIf(each -> each.get() == null);
+      tries.add(new WeakReference<>(trie));
+    }
+    haveVersionsChanged = true;
+  }
+
+  /** The store has these versions now, the oldest first, and no others. */
+  void keepOnly(List<RowTrie> versions) {
+    synchronized (tries) {
+      tries.clear();
+      versions.forEach(each -> tries.add(new WeakReference<>(each)));
+    }
+    haveVersionsChanged = true;
+  }
+
+  /** The versions that there are, the newest first. */
+  private List<RowTrie> versions() {
+    List<RowTrie> found = new ArrayList<>();
+    synchronized (tries) {
+      for (int i = tries.size() - 1; i >= 0; i--) {
+        RowTrie trie = tries.get(i).get();
+        if (trie != null) {
+          found.add(trie);
+        }
+      }
+    }
+    return found;
+  }
+
+  /** Counts anew where versions have come or gone, but for no more than a twentieth of the time. */
+  synchronized void recount() {
+    long began = System.nanoTime();
+    if (spilledBytes.get() != 0 && haveVersionsChanged && began - nextCountNanos >= 0) {
+      haveVersionsChanged = false;
+      count();
+      nextCountNanos = System.nanoTime() + PAUSE_OF_COUNTS * (System.nanoTime() - began);
+    }
+  }
+
+  /** Bytes of heap that all versions take together, about; what they share counts once. */
+  long heapBytes() {
+    long sum = -spilledBytes.get();
+    List<RowTrie> versions = versions();
+    for (RowTrie each : versions) {
+      sum += versions.stream().anyMatch(each::isCopyOf) ? each.ownBytes() : each.bytes();
+    }
+    return Math.max(0, sum);
+  }
+
+  /** Bytes of heap that all versions would take more if nothing of them was spilled, about. */
+  public long spilledBytes() {
+    return Math.max(0, spilledBytes.get());
+  }
+
+  /** Bytes of its files on the disk. */
+  long fileBytes() {
+    return fileBytes;
+  }
+
+  /** How many buckets were read of files. */
+  public long reads() {
+    return reads.get();
+  }
+
+  /** A version has got larger by so many bytes. The task waits where there is no room for them. */
+  void grown(long bytes) {
+    if (isWatched) {
+      HeapSpillMonitor.grown(bytes);
+    }
+  }
+
+  /** Whether buckets may be spilled: not after an error of the disk. */
+  boolean isReady() {
+    return !isClosed && System.nanoTime() - restUntilNanos >= 0;
+  }
+
+  // ---- out
+
+  /**
+   * Spills buckets until so many bytes of heap are free, if there are as many.
+   *
+   * @return how many are
+   */
+  synchronized long spill(long bytes) {
+    freed = 0;
+    if (!isReady()) {
+      return freed;
+    }
+    Node.spilling();
+    try {
+      for (int step = 0; step < ROUNDS * Node.SLOTS && freed < bytes && !isClosed; step++) {
+        Map<byte[], SpilledBucket> known = new IdentityHashMap<>();
+        long freedBefore = freed;
+        visit(roots(), hand, hand + 1, (node, slot, content) -> spill(node, slot, content, known));
+        hand = (hand + 1) % Node.SLOTS;
+        if (isWatched) {
+          HeapSpillMonitor.freed(freed - freedBefore);
+        }
+      }
+    } catch (IOException e) {
+      restUntilNanos = System.nanoTime() + REST_NANOS;
+      LOG.warn(
+          "Rows of {} cannot be moved to {}; they stay in memory, and it is tried again in a minute. What to do: make"
+              + " room on that disk, or set spark.local.dir to another one",
+          store,
+          directory,
+          e);
+    }
+    if (freed < bytes / 2) {
+      count();
+    }
+    return freed;
+  }
+
+  /**
+   * Spills a bucket, unless it was used, or is not worth it.
+   *
+   * @param known what became of the buckets of this step, which several versions have: null for one that stays
+   */
+  private void spill(Node node, int first, Object content, Map<byte[], SpilledBucket> known) throws IOException {
+    if (!(content instanceof byte[] bucket)) {
+      return;
+    }
+    int size = 1;
+    while (first + size < Node.SLOTS && node.seen(first + size) == bucket) {
+      size++;
+    }
+    if (!known.containsKey(bucket)) {
+      known.put(bucket, isToStay(node, Node.mask(first, size), bucket) ? null : append(bucket));
+      SpilledBucket made = known.get(bucket);
+      freed += made == null ? 0 : made.saved();
+      spilledBytes.addAndGet(made == null ? 0 : made.saved());
+    }
+    SpilledBucket spilled = known.get(bucket);
+    for (int slot = first; spilled != null && slot < first + size; slot++) {
+      node.replace(slot, bucket, spilled);
+    }
+  }
+
+  private static boolean isToStay(Node node, int mask, byte[] bucket) {
+    boolean wasUsed = (node.used & mask) != 0;
+    node.used &= ~mask;
+    return wasUsed || bucket.length < SMALLEST || bucket.length > LARGEST;
+  }
+
+  private SpilledBucket append(byte[] bucket) throws IOException {
+    if (current == null || current.isFull()) {
+      current = SpillFile.in(directory, this);
+      files.add(current);
+    }
+    SpilledBucket spilled = current.append(bucket);
+    fileBytes += bucket.length;
+    return spilled;
+  }
+
+  // ---- in
+
+  byte[] read(SpilledBucket bucket) {
+    try {
+      byte[] found = bucket.file().read(bucket);
+      reads.incrementAndGet();
+      grown(found.length);
+      return found;
+    } catch (IOException e) {
+      throw Unchecked.raise(
+          new StateStoreFilesException(
+              Id.PSS_HEAP_SPILL_FAILED,
+              "Rows of "
+                  + store
+                  + " that were moved to "
+                  + bucket.file()
+                  + " (offset "
+                  + bucket.offset()
+                  + ", "
+                  + bucket.length()
+                  + " bytes) cannot be read: "
+                  + e.getMessage()
+                  + ". The checkpoint has them. What to do: look at that disk, and start the query again;"
+                  + " heap.spill=off keeps all rows in memory",
+              e));
+    }
+  }
+
+  /** A bucket is back, or another one is in its place. */
+  void replaced(SpilledBucket bucket) {
+    spilledBytes.addAndGet(-bucket.saved());
+  }
+
+  // ---- files that are no longer needed
+
+  private interface Visitor<E extends Exception> {
+    void found(Node node, int slot, Object content) throws E;
+  }
+
+  private Node[] roots() {
+    return versions().stream().map(RowTrie::seenRoot).toArray(Node[]::new);
+  }
+
+  /**
+   * Visits the buckets in some slots, and below them, of versions: all of them at one place after the other, and what
+   * neighbouring versions share once.
+   */
+  private static <E extends Exception> void visit(Node[] versions, int from, int to, Visitor<E> visitor) throws E {
+    for (int slot = from; slot < to; slot++) {
+      List<Node> children = new ArrayList<>(versions.length);
+      Node newer = null;
+      for (Node node : versions) {
+        Object content = node == newer ? null : node.seen(slot);
+        newer = node;
+        if (content instanceof Node child) {
+          children.add(child);
+        } else if (content != null && (slot == 0 || node.seen(slot - 1) != content)) {
+          visitor.found(node, slot, content);
+        }
+      }
+      if (!children.isEmpty()) {
+        visit(children.toArray(Node[]::new), 0, Node.SLOTS, visitor);
+      }
+    }
+  }
+
+  /** Lets go of files without buckets that versions have, and moves what is left of those that have few. */
+  synchronized void tidy() throws IOException {
+    if (files.stream().mapToLong(SpillFile::length).sum() <= 2 * spilledBytes() + 2L * SpillFile.fullBytes) {
+      return;
+    }
+    count();
+    Set<SpillFile> givenUp = new LinkedHashSet<>(files);
+    givenUp.removeIf(file -> !file.isFull() || file == current || 2 * file.live > file.length());
+    if (!givenUp.isEmpty()) {
+      moveOutOf(givenUp);
+      count();
+    }
+  }
+
+  private void count() {
+    files.forEach(file -> file.live = 0);
+    long[] spilled = {0};
+    for (int slot = 0; slot < Node.SLOTS; slot++) {
+      Map<SpilledBucket, Boolean> counted = new IdentityHashMap<>();
+      visit(
+          roots(),
+          slot,
+          slot + 1,
+          (node, at, content) -> {
+            if (content instanceof SpilledBucket bucket && counted.put(bucket, true) == null) {
+              bucket.file().live += bucket.length();
+              spilled[0] += bucket.saved();
+            }
+          });
+    }
+    spilledBytes.set(spilled[0]);
+    files.removeIf(file -> file != current && file.live == 0);
+    fileBytes = files.stream().mapToLong(SpillFile::length).sum();
+  }
+
+  /** A file is let go of when {@link #count} finds nothing of it: a task may have copied a node meanwhile. */
+  private void moveOutOf(Set<SpillFile> givenUp) throws IOException {
+    for (int slot = 0; slot < Node.SLOTS; slot++) {
+      Map<SpilledBucket, SpilledBucket> moved = new IdentityHashMap<>();
+      visit(
+          roots(),
+          slot,
+          slot + 1,
+          (node, at, content) -> {
+            if (content instanceof SpilledBucket bucket && givenUp.contains(bucket.file())) {
+              SpilledBucket copy = moved.get(bucket);
+              if (copy == null) {
+                copy = append(bucket.file().read(bucket));
+                moved.put(bucket, copy);
+              }
+              for (int each = at; each < Node.SLOTS && node.seen(each) == bucket; each++) {
+                node.replace(each, bucket, copy);
+              }
+            }
+          });
+    }
+  }
+
+  /** Nothing more is spilled. What is in files can be read by whoever still has a version. */
+  @Override
+  public void close() {
+    isClosed = true;
+    HeapSpillMonitor.remove(this);
+    synchronized (this) {
+      synchronized (tries) {
+        tries.clear();
+      }
+      files.clear();
+      current = null;
+      fileBytes = 0;
+      spilledBytes.set(0);
+    }
+  }
+}
