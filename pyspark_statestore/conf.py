@@ -297,8 +297,8 @@ _DECLARED = (
         "heap.spill",
         "off",
         "choice",
-        "Whether a heap store moves the rows that were not used for longest to the local disk, where the heap is nearly "
-        "full (auto).",
+        "Whether a heap store moves rows that were not used for long to the local disk, where the heap is nearly full "
+        "(auto).",
         choices=("off", "auto"),
     ),
     Option(

@@ -157,6 +157,10 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "Spark's reader would not find all partitions in {path}: a copy of the checkpoint has lost the directories "
             "of {partitions}, and they cannot be made: {reason}. Read merged_path(...) instead, which needs none."
         ),
+        "PSS_HEAP_SPILL_FAILED": (
+            "Rows of {store} that were moved to {file} cannot be read: {reason}. The checkpoint has them. Look at that "
+            "disk, and start the query again; heap.spill=off keeps all rows in memory."
+        ),
         "PSS_SINK_COMPACTION_FAILED": (
             "The files of batch {batch} of {path} could not be compacted: {reason}. Nothing of the batch was "
             "published. Restart the query; to publish files as stock Spark does, unset "

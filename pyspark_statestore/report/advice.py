@@ -46,6 +46,9 @@ SKEWED = 4.0
 MOSTLY = 2.0
 """Changelogs of more than so many times the bytes of snapshots are most of a state."""
 
+LARGE_HEAP = 1 << 30
+"""Bytes of compressed snapshots. Executors may have no room for so many rows, several times as large there."""
+
 PLAIN_FILE = 1 << 20
 """Bytes. A plain state file below this is called small."""
 
@@ -116,6 +119,7 @@ class CheckpointFacts:
         version_count: Versions of the operator that has the most.
         log_bytes: Bytes of live changelogs and deltas.
         base_bytes: Bytes of live snapshots and SSTs.
+        heap_bytes: Bytes of the newest snapshots of heap stores.
         gaps: What stores lack of versions that they should have.
         skew: The partition that stands out most: operator, partition, and its bytes over the operator's average.
         planned: Makes a dry run of ``compact``. It is asked only where that matters, since it reads all indexes.
@@ -132,6 +136,7 @@ class CheckpointFacts:
     version_count: int | None = None
     log_bytes: int = 0
     base_bytes: int = 0
+    heap_bytes: int = 0
     gaps: tuple[str, ...] = ()
     skew: tuple[int, int, float] | None = None
     planned: Callable[[], PlannedCompaction | None] = field(default=_nothing_planned, repr=False)
@@ -333,6 +338,18 @@ def _snapshots(facts: CheckpointFacts) -> Iterator[Advice]:
     yield Advice("snapshots", "fine", title, why, (), python, "docs/keep-it-small.md")
 
 
+def _rocksdb(facts: CheckpointFacts) -> Iterator[Advice]:
+    if facts.heap_bytes <= LARGE_HEAP:
+        return
+    why = f"Heap stores hold what is in {rendering.size(facts.heap_bytes)} of compressed snapshots, several times as "
+    why += "large, in the memory of executors, and a start reads all of it. RocksDB holds what is used. Or "
+    why += "heap.spill=auto moves to the local disk what memory has no room for."
+    commands = (facts.command("convert", "--store rocksdb --dry-run"), facts.command("convert", "--store rocksdb"))
+    spills = "spark = configure(SparkSession.builder, store='heap', heap_spill='auto').getOrCreate()"
+    python = (facts.python("convert(store='rocksdb')"), spills)
+    yield Advice("rocksdb", "fine", "Think about RocksDB", why, commands, python, "docs/reshape.md")
+
+
 def _skew(facts: CheckpointFacts) -> Iterator[Advice]:
     if facts.skew is None:
         return
@@ -419,6 +436,7 @@ _RULES = (
     _versions,
     _snapshots,
     _skew,
+    _rocksdb,
     _orphans,
     _exported,
     _plain_left,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,6 +145,15 @@ class CheckpointReading:
                 return kind
         return ""
 
+    def heap_bytes(self) -> int:
+        """Bytes of the newest snapshot of each heap store."""
+        newest: dict[str, tuple[int, int]] = {}
+        for rows, size in ((self.segments, "length"), (self.plain, "file_size_in_bytes")):
+            for path, length in zip(rows["logical_path"].to_pylist(), rows[size].to_pylist(), strict=True):
+                if found := re.fullmatch(r"(.*)/(\d+)\.snapshot", path):
+                    newest[found[1]] = max(newest.get(found[1], (-1, 0)), (int(found[2]), length))
+        return sum(length for _, length in newest.values())
+
     @property
     def newest(self) -> datetime.datetime | None:
         """When something was written last, by any clock that has said so."""
@@ -190,6 +200,7 @@ class CheckpointReading:
             version_count=self.version_count(),
             log_bytes=sum(held.get(kind, 0) for kind in _LOGS),
             base_bytes=sum(held.get(kind, 0) for kind in _BASES),
+            heap_bytes=self.heap_bytes(),
             gaps=self.gaps,
             skew=self.skewed(),
             planned=planned,

@@ -195,6 +195,14 @@ public final class MergedFileSystem extends FileSystem {
     }
   }
 
+  /** Counts what a heap store has moved to the local disk, and read there. */
+  public static void spilled(Path store, long writtenBytes, long reads) {
+    MergedLog log = logOf(StatePath.of(Schemes.toReal(store)));
+    if (log != null) {
+      log.metrics().spilled(writtenBytes, reads);
+    }
+  }
+
   /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */
   public static Options checkedOptions(Configuration conf) throws IOException {
     ShimInfo.checkSpark();

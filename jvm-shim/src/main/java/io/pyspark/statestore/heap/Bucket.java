@@ -22,8 +22,14 @@ final class Bucket {
   private static final int PER_ROW = 16;
   private static final int HAS_CHECKSUM = 0x80000000;
   private static final int CHECKSUM_BYTES = 8;
+  private static final int ARRAY_HEADER = 16;
 
   private Bucket() {}
+
+  /** Bytes of heap of a bucket of some length. */
+  static long heap(long length) {
+    return length == 0 ? 0 : (length + ARRAY_HEADER + 7L) & -8L;
+  }
 
   static int count(byte[] bucket) {
     return bucket == null ? 0 : (int) INT.get(bucket, 0);

@@ -31,7 +31,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Files that are less than half of buckets which versions still have are given up: those buckets are written anew.
  */
-public final class HeapSpill implements AutoCloseable {
+public final class HeapSpill implements SpillOwner, AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(HeapSpill.class);
 
   /** A bucket that is smaller stays: nothing would be gained. */
@@ -70,6 +70,7 @@ public final class HeapSpill implements AutoCloseable {
 
   private final AtomicLong spilledBytes = new AtomicLong();
   private final AtomicLong reads = new AtomicLong();
+  private volatile long writtenBytes;
   private volatile long restUntilNanos = System.nanoTime();
 
   /** Whether a version may have gone since {@link #count}, and with it what only that version had on the disk. */
@@ -174,6 +175,11 @@ public final class HeapSpill implements AutoCloseable {
     return fileBytes;
   }
 
+  /** Bytes of buckets that were written to files. */
+  public long writtenBytes() {
+    return writtenBytes;
+  }
+
   /** How many buckets were read of files. */
   public long reads() {
     return reads.get();
@@ -267,12 +273,14 @@ public final class HeapSpill implements AutoCloseable {
     }
     SpilledBucket spilled = current.append(bucket);
     fileBytes += bucket.length;
+    writtenBytes += bucket.length;
     return spilled;
   }
 
   // ---- in
 
-  byte[] read(SpilledBucket bucket) {
+  @Override
+  public byte[] read(SpilledBucket bucket) {
     try {
       byte[] found = bucket.file().read(bucket);
       reads.incrementAndGet();
@@ -298,8 +306,8 @@ public final class HeapSpill implements AutoCloseable {
     }
   }
 
-  /** A bucket is back, or another one is in its place. */
-  void replaced(SpilledBucket bucket) {
+  @Override
+  public void replaced(SpilledBucket bucket) {
     spilledBytes.addAndGet(-bucket.saved());
   }
 

@@ -23,7 +23,7 @@ import org.slf4j.LoggerFactory;
  * the low one; also from there on where a quarter of the time goes into collections. A twentieth of the heap is left to
  * stores in any case: more would not help.
  */
-final class HeapSpillMonitor {
+public final class HeapSpillMonitor {
   private static final Logger LOG = LoggerFactory.getLogger(HeapSpillMonitor.class);
 
   private static final long PERIOD_MS = 50;
@@ -71,13 +71,13 @@ final class HeapSpillMonitor {
     STORES.remove(store);
   }
 
-  /** Bytes that stores of this process have on the disk instead of in the heap. */
-  static long spilledBytes() {
+  /** Bytes of heap that stores of this process would take more if nothing of them was on the disk. */
+  public static long spilledBytes() {
     return STORES.stream().mapToLong(HeapSpill::spilledBytes).sum();
   }
 
   /** Bytes of the files in which they are. */
-  static long fileBytes() {
+  public static long fileBytes() {
     return STORES.stream().mapToLong(HeapSpill::fileBytes).sum();
   }
 

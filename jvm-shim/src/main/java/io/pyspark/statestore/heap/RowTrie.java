@@ -2,6 +2,7 @@ package io.pyspark.statestore.heap;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.function.LongConsumer;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
@@ -16,8 +17,6 @@ final class RowTrie {
   /** The last level for which a hash has all bits. */
   private static final int LAST_LEVEL = 64 / Node.BITS - 1;
 
-  private static final int ARRAY_HEADER = 16;
-
   /** A version says that it has got larger when it is by so many bytes. */
   private static final int GROWTH = 256 << 10;
 
@@ -31,8 +30,8 @@ final class RowTrie {
     }
   }
 
-  /** What spills buckets; null where all of them stay. */
-  private final HeapSpill spill;
+  /** Hears by how much the trie has grown; null where nobody has to. */
+  private final LongConsumer grown;
 
   private long saidBytes;
   private final Object version = new Object();
@@ -46,13 +45,10 @@ final class RowTrie {
   /**
    * An empty one.
    *
-   * @param spill spills buckets where memory is short; null if all of them are to stay
+   * @param grown hears, before a put, how many bytes it has taken; null if nobody has to
    */
-  RowTrie(HeapSpill spill) {
-    this.spill = spill;
-    if (spill != null) {
-      spill.add(this);
-    }
+  RowTrie(LongConsumer grown) {
+    this.grown = grown;
   }
 
   /** Makes this empty trie a copy of another one. */
@@ -117,10 +113,10 @@ final class RowTrie {
   }
 
   void put(long hash, UnsafeRow key, UnsafeRow value, boolean checked, int checksum) {
-    if (spill != null && ownBytes - saidBytes > GROWTH) {
-      long grown = ownBytes - saidBytes;
+    if (grown != null && ownBytes - saidBytes > GROWTH) {
+      long bytes = ownBytes - saidBytes;
       saidBytes = ownBytes;
-      spill.grown(grown);
+      grown.accept(bytes);
     }
     setRoot(own(root));
     Node node = root;
@@ -261,6 +257,6 @@ final class RowTrie {
 
   /** Bytes of heap of a bucket, or of one that was spilled if it comes back. */
   static long heap(Object bucket) {
-    return bucket == null ? 0 : (length(bucket) + ARRAY_HEADER + 7L) & -8L;
+    return Bucket.heap(length(bucket));
   }
 }

@@ -20,7 +20,7 @@ final class SpillFile {
 
   private static final Cleaner CLEANER = Cleaner.create(SpillFile::daemon);
 
-  private final HeapSpill spill;
+  private final SpillOwner owner;
 
   /** Not a channel: the interruption of a task that waits for a channel would close it for all. Guarded by itself. */
   private final RandomAccessFile file;
@@ -31,14 +31,14 @@ final class SpillFile {
   /** Bytes of buckets that versions have, as of the last count. For the thread that spills. */
   long live;
 
-  private SpillFile(HeapSpill spill, RandomAccessFile file, String name) {
-    this.spill = spill;
+  private SpillFile(SpillOwner owner, RandomAccessFile file, String name) {
+    this.owner = owner;
     this.file = file;
     this.name = name;
   }
 
   /** Makes a file in a directory. */
-  static SpillFile in(Path directory, HeapSpill spill) throws IOException {
+  static SpillFile in(Path directory, SpillOwner owner) throws IOException {
     Files.createDirectories(directory);
     Path path = Files.createTempFile(directory, "heap-spill-", ".buckets");
     RandomAccessFile opened = new RandomAccessFile(path.toFile(), "rw");
@@ -48,7 +48,7 @@ final class SpillFile {
       // A system that does not let go of the names of open files.
       path.toFile().deleteOnExit();
     }
-    SpillFile made = new SpillFile(spill, opened, path.toString());
+    SpillFile made = new SpillFile(owner, opened, path.toString());
     CLEANER.register(made, () -> close(opened));
     return made;
   }
@@ -67,8 +67,8 @@ final class SpillFile {
     }
   }
 
-  HeapSpill spill() {
-    return spill;
+  SpillOwner owner() {
+    return owner;
   }
 
   boolean isFull() {

@@ -51,16 +51,16 @@ final class SpilledBucket {
 
   /** The bucket. Reads it of the file, and checks it. */
   byte[] read() {
-    return file.spill().read(this);
+    return file.owner().read(this);
   }
 
   /** A bucket is in its place again: this one, which was read, or another one. */
   void isReplaced() {
-    file.spill().replaced(this);
+    file.owner().replaced(this);
   }
 
   /** Bytes of heap that it takes less than its bucket. */
   long saved() {
-    return RowTrie.heap(this) - BYTES;
+    return Bucket.heap(length) - BYTES;
   }
 }

@@ -51,6 +51,10 @@ public final class LogMetrics {
     LOOK_AHEAD_FETCHED_BLOCKS("lookAheadFetchedBlocks"),
     /** Those of them that were fetched in the background. */
     HYDRATED_BYTES("hydratedBytes"),
+    /** Bytes of rows of heap stores that were moved to the local disk. */
+    HEAP_SPILL_WRITTEN_BYTES("heapSpillWrittenBytes"),
+    /** How often some of them were read there. */
+    HEAP_SPILL_READS("heapSpillReads"),
     /** Parts of SSTs that could not be fetched in the background, and are tried again. */
     FAILED_FETCHES("failedFetches"),
     /** SSTs that could not be completed: they were damaged, or gone for long. Their stores fail. */
@@ -236,6 +240,12 @@ public final class LogMetrics {
   public void lookedAhead(StoreFigures.LookAhead done) {
     add(Count.LOOK_AHEAD_KEYS, done.keys());
     add(Count.LOOK_AHEAD_FETCHED_BLOCKS, done.blocks());
+  }
+
+  /** Rows of a heap store were moved to the local disk, and read there. */
+  public void spilled(long writtenBytes, long reads) {
+    add(Count.HEAP_SPILL_WRITTEN_BYTES, writtenBytes);
+    add(Count.HEAP_SPILL_READS, reads);
   }
 
   /** The host had an SST. */

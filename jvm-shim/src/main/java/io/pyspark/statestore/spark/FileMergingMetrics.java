@@ -7,6 +7,7 @@ import com.codahale.metrics.Histogram;
 import com.codahale.metrics.MetricRegistry;
 import com.codahale.metrics.Timer;
 import io.pyspark.statestore.balance.RebalanceRule;
+import io.pyspark.statestore.heap.HeapSpillMonitor;
 import io.pyspark.statestore.index.Totals;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
@@ -74,6 +75,8 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     gauge(registry, "localBytes", () -> LocalCache.ofProcess().used());
     gauge(registry, "localOwnBytes", () -> LocalCache.ofProcess().own());
     gauge(registry, "givenBackBytes", () -> LocalCache.ofProcess().givenBack());
+    gauge(registry, "heapSpilledBytes", HeapSpillMonitor::spilledBytes);
+    gauge(registry, "heapSpillFileBytes", HeapSpillMonitor::fileBytes);
     gauge(registry, "rebalancedPartitions", RebalanceRule::movedPartitions);
     for (Count what : Count.values()) {
       counters.put(what, registry.register(PREFIX + name(what), new Counter()));

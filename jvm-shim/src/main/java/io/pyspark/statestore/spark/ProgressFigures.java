@@ -117,6 +117,11 @@ final class ProgressFigures {
     MergedFileSystem.lookedAhead(store, done);
   }
 
+  /** Rows of the store were moved to the local disk, and read there. */
+  void spilled(long writtenBytes, long reads) {
+    MergedFileSystem.spilled(store, writtenBytes, reads);
+  }
+
   /** What has been done for the store since this was last called; nothing where Spark does not take these metrics. */
   private Map<StateStoreCustomMetric, Long> take() {
     if (!SUPPORTED) {

@@ -17,6 +17,8 @@ enum Figure {
   FAILED_DELETES("failedDeletes", "failedDeletes"),
   LOOK_AHEAD_KEYS("lookAheadKeys", "lookAheadKeys"),
   LOOK_AHEAD_FETCHED_BLOCKS("lookAheadFetchedBlocks", "lookAheadFetchedBlocks"),
+  HEAP_SPILL_WRITTEN_BYTES("heapSpillWrittenBytes", "heapSpillWrittenBytes"),
+  HEAP_SPILL_READS("heapSpillReads", "heapSpillReads"),
   WRITE_NANOS("writeNanos", "flushNanos"),
   WAIT_NANOS("waitNanos", "commitWaitNanos"),
   FILES,

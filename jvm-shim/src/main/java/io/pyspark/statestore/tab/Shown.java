@@ -10,6 +10,7 @@ final class Shown {
   static final String FAILED_GROUPS = "Failed groups";
   static final String FAILED_DELETES = "Failed deletes";
   static final String MAINTENANCE = "Last maintenance";
+  static final String SPILL_READS = "Reads of moved rows";
 
   /** Stands where nobody has told a figure. */
   static final String UNKNOWN = "–";

@@ -90,6 +90,17 @@ final class StateFilesHealth {
               row.of(Figure.MAX_AMPLIFICATION) / 100.0);
       found.add(new Finding(Level.LOOK, "dead bytes stay", why, Shown.AMPLIFICATION));
     }
+    if (grewLately(row, Figure.HEAP_SPILL_READS, nowMs)) {
+      String why =
+          String.format(
+              Locale.ROOT,
+              "Rows of heap stores were read on the disk %,d times since the application began, the last time %s ago."
+                  + " If batches take too long, give executors more memory, or convert the checkpoint to RocksDB, which"
+                  + " is made for state that does not fit into memory.",
+              row.of(Figure.HEAP_SPILL_READS),
+              Shown.span(nowMs - row.grewMs(Figure.HEAP_SPILL_READS)));
+      found.add(new Finding(Level.LOOK, "state is larger than the heap", why, Shown.SPILL_READS));
+    }
     long flushNanos = meanFlushNanos(row, nowMs);
     if (flushNanos > SLOW_NANOS) {
       String why =
@@ -110,17 +121,20 @@ final class StateFilesHealth {
 
   private static void addFailures(
       List<Finding> found, Row row, long nowMs, Figure figure, String title, String what, String name) {
-    long grewMs = row.grewMs(figure);
-    if (grewMs > 0 && nowMs - grewMs <= LATELY_MS) {
+    if (grewLately(row, figure, nowMs)) {
       String why =
           String.format(
               Locale.ROOT,
               "%,d failed since the application began, the last %s ago. %s",
               row.of(figure),
-              Shown.span(nowMs - grewMs),
+              Shown.span(nowMs - row.grewMs(figure)),
               what);
       found.add(new Finding(Level.LOOK, title, why, name));
     }
+  }
+
+  private static boolean grewLately(Row row, Figure figure, long nowMs) {
+    return row.grewMs(figure) > 0 && nowMs - row.grewMs(figure) <= LATELY_MS;
   }
 
   /** Since when more is kept than the query allows; 0 where it is not. */

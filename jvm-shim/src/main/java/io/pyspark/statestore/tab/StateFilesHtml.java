@@ -164,6 +164,20 @@ final class StateFilesHtml {
             "blocks that were fetched before a read would have waited for them",
             Figure.LOOK_AHEAD_FETCHED_BLOCKS,
             Shown::count),
+        figure(
+            Group.READING,
+            false,
+            "Rows moved to the disk",
+            "of heap stores, because executors had no room for them",
+            Figure.HEAP_SPILL_WRITTEN_BYTES,
+            Shown::bytes),
+        figure(
+            Group.READING,
+            false,
+            Shown.SPILL_READS,
+            "how often rows of heap stores were read on the disk",
+            Figure.HEAP_SPILL_READS,
+            Shown::count),
         new Column(
             Group.MAINTENANCE,
             true,

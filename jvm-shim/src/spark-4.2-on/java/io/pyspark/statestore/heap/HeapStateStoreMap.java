@@ -39,7 +39,10 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
    */
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier, HeapSpill spill) {
     this.schema = schema;
-    this.rows = new RowTrie(spill);
+    this.rows = new RowTrie(spill == null ? null : spill::grown);
+    if (spill != null) {
+      spill.add(rows);
+    }
     this.verifier = verifier.isDefined() ? verifier.get() : null;
   }
 

@@ -52,6 +52,7 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
   private HeapSpill spill;
 
   private long saidReads;
+  private long saidWrittenBytes;
 
   /** The store's schema; null where Spark's own maps are used. */
   private RowSchema schema;
@@ -155,6 +156,9 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     HeapStateStoreMap.keepOnly(spill, versions);
     long spilled = Math.min(bytes, spill.spilledBytes());
     long reads = spill.reads();
+    long writtenBytes = spill.writtenBytes();
+    figures.spilled(writtenBytes - saidWrittenBytes, reads - saidReads);
+    saidWrittenBytes = writtenBytes;
     java.util.Map<String, Long> more =
         java.util.Map.of(SPILLED_BYTES.name(), spilled, SPILL_READS.name(), reads - saidReads);
     saidReads = reads;
