@@ -41,12 +41,13 @@ SIDES = (
 """Stock Spark; merged files with Spark's own maps; merged files with maps that share rows."""
 
 
-def start_jvm(memory: str, temporary: Path) -> Any:
+def start_jvm(memory: str, temporary: Path, options: str = "") -> Any:
     """Starts the one JVM of this process, with the shim and the test shim on its class path.
 
     Args:
         memory: The size of its heap, such as ``4g``.
         temporary: The directory for its temporary files.
+        options: More options of the JVM.
 
     Returns:
         py4j's view of it.
@@ -59,7 +60,7 @@ def start_jvm(memory: str, temporary: Path) -> Any:
     arguments = [
         *("--driver-class-path", jars),
         *("--driver-memory", memory),
-        *("--driver-java-options", f"-Xms{memory} -Djava.io.tmpdir={temporary}"),
+        *("--driver-java-options", f"-Xms{memory} -Djava.io.tmpdir={temporary} {options}"),
         *("--conf", f"spark.local.dir={temporary}"),
         *("--conf", "spark.log.level=ERROR"),
         *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),

@@ -154,6 +154,39 @@ def test_same_as_stock(tmp_path: Path, open_store: Open, prefix: bool, in_memory
     assert any(path.endswith(".snapshot") for path in mine) == (in_memory > 0)
 
 
+@pytest.fixture
+def all_spilled(jvm: Any) -> Iterator[None]:
+    """All the time, what can be spilled of stores that may is spilled, though there is enough memory."""
+    jvm.io.pyspark.statestore.heap.SpillAll.start()
+    yield
+    jvm.io.pyspark.statestore.heap.SpillAll.stop()
+
+
+@pytest.mark.usefixtures("all_spilled")
+@pytest.mark.parametrize(
+    ("in_memory", "prefix", "checksums"), [*itertools.product((0, 1, 2, 10), (NO, YES), (NO, YES))]
+)
+def test_same_as_stock_while_rows_are_spilled(
+    tmp_path: Path, open_store: Open, prefix: bool, in_memory: int, checksums: bool
+) -> None:
+    more = {"in_memory": in_memory, "deltas": 3, "checksums": checksums}
+    ours = open_store(True, prefix, checkpoint="ours", **more, **{"heap.spill": "auto"})
+    stock = open_store(False, prefix, checkpoint="stock", **more)
+    for version in range(1, 14):
+        for store in (ours, stock):
+            write(store, version, rows=150)
+            if version % 5 == 0:
+                maintain(store)
+        for older in {max(version - 4, 1), version}:
+            assert ours.read(older) == stock.read(older)
+            if prefix:
+                assert ours.scan(older, 2) == stock.scan(older, 2)
+    mine, its = files(tmp_path / "ours"), files(tmp_path / "stock")
+    assert mine.keys() == its.keys()
+    assert [path for path in mine if path.endswith(".delta") and mine[path] != its[path]] == []
+    assert ours.spilled()[2] > 0
+
+
 @pytest.mark.parametrize("checksums", [False, True])
 @pytest.mark.parametrize("begins_with_ours", [False, True])
 def test_one_goes_on_with_the_others_files(open_store: Open, begins_with_ours: bool, checksums: bool) -> None:

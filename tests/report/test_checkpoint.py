@@ -354,6 +354,21 @@ def test_a_browser_fills_all_lines(checkpoint: Path, tmp_path: Path, width: int)
     assert len({round(max(right for _, right in line)) for line in lines.values()}) == 1
 
 
+def test_a_heap_store_that_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the newest snapshot of each store, whether it is merged or plain."""
+    monkeypatch.setattr("pyspark_statestore.report.advice.LARGE_HEAP", 5000)
+    simple_checkpoint(tmp_path)
+    plain_file(tmp_path, "0/0/3.snapshot", bytes(9000))
+    plain_file(tmp_path, "0/0/4.snapshot", bytes(3000))
+    plain_file(tmp_path, "0/1/4.snapshot", bytes(2000))
+    assert "rocksdb" not in rules(tmp_path)
+    with merged_file(tmp_path, 9) as file:
+        file.put("0/2/4.snapshot", bytes(1), stamp=STAMP)
+    (advice,) = (each for each in Checkpoint(tmp_path).report().advice if each.rule == "rocksdb")
+    assert "heap.spill=auto" in advice.why
+    assert "--store rocksdb" in advice.commands[0]
+
+
 def test_changelogs_without_snapshots(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     with merged_file(tmp_path, 1) as file:

@@ -8,7 +8,8 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,13 +49,18 @@ CONF = {f"{STATE_STORE}maintenanceInterval": "300ms", f"{STATE_STORE}minDeltasFo
 NAMES = [name for name, workload in WORKLOADS.items() if not workload.only_stock_class]
 IN_MEMORY = "spark.sql.streaming.maxBatchesToRetainInMemory"
 OFF = f"{STATE_STORE}fileMerging.heap.copyOnWrite"
+SPILL = f"{STATE_STORE}fileMerging.heap.spill"
 CASES = {
     "one": ({IN_MEMORY: "1", f"{STATE_STORE}rowChecksum.enabled": "true"}, NAMES),
     "two": ({IN_MEMORY: "2"}, NAMES[::2]),
     "ten": ({IN_MEMORY: "10"}, NAMES[1::2]),
     "off": ({OFF: "false"}, ["aggregation", "session_window"]),
+    "spilled": ({IN_MEMORY: "2", f"{STATE_STORE}rowChecksum.enabled": "true", SPILL: "auto"}, NAMES),
 }
 """Settings, and which workloads run with them: each with one version in memory and with more."""
+
+SPILLED_BYTES, SPILL_READS = "fileMergingHeapSpilledBytes", "fileMergingHeapSpillReads"
+FETCHED = "fileMergingLookAheadFetchedBlocks"
 
 OURS = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
 FACTORY = "createHDFSBackedStateStoreMap"
@@ -111,15 +117,46 @@ def stock_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return run
 
 
+@contextmanager
+def all_spilled(spark: SparkSession) -> Iterator[None]:
+    """All the time, what can be spilled of stores that may is spilled, and is brought back before it is read."""
+    jvm: Any = spark.sparkContext._jvm
+    spill_all = jvm.io.pyspark.statestore.heap.SpillAll
+    spill_all.start()
+    try:
+        yield
+    finally:
+        spill_all.stop()
+
+
 @pytest.mark.parametrize("case", sampled([*CASES], 2))
 def test_equal_to_stock(spark: SparkSession, stock_runs: StockRuns, tmp_path: Path, case: str) -> None:
     conf, names = CASES[case]
     expected = stock_runs(names)
-    runs = run_all(spark, Setting("provider", "heap"), tmp_path, conf, names)
+    with all_spilled(spark) if case == "spilled" else nullcontext():
+        runs = run_all(spark, Setting("provider", "heap"), tmp_path, conf, names)
     for name, run in runs.items():
         assert run.rows == expected[name].rows, name
         assert run.metrics == expected[name].metrics, name
         assert_state_is_merged(run)
+
+
+def test_what_is_on_the_disk_is_in_the_progress(spark: SparkSession, tmp_path: Path) -> None:
+    counts = {name: Run(spark, "aggregation", Setting("provider", "heap"), tmp_path / name) for name in ("auto", "off")}
+    figures = {}
+    for name, run in counts.items():
+        with all_spilled(spark):
+            query = run.start({SPILL: name}, available_now=False)
+            for batch in range(4):
+                write_batches(run.input, [batch])
+                query.processAllAvailable()
+            query.stop()
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        metrics = [each["stateOperators"][0]["customMetrics"] for each in batches]
+        figures[name] = [(each[SPILLED_BYTES], each[SPILL_READS], each[FETCHED]) for each in metrics]
+    assert figures["off"] == [(0, 0, 0)] * 4
+    assert all(any(of) for of in zip(*figures["auto"], strict=True)), figures["auto"]
+    assert counts["auto"].rows == counts["off"].rows
 
 
 def test_our_class_on_a_merged_path(spark: SparkSession, stock_runs: StockRuns, tmp_path: Path) -> None:

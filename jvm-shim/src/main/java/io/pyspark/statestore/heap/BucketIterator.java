@@ -94,6 +94,37 @@ final class BucketIterator implements Iterator<byte[]> {
     };
   }
 
+  /** Takes a bucket that is on the disk. */
+  interface Visitor {
+    void visit(Node node, int slot, SpilledBucket spilled);
+  }
+
+  /** Visits the buckets on the disk that may have rows whose hash begins so, and returns how many. For any thread. */
+  static int visitSpilled(Node root, long hash, int bits, Visitor visitor) {
+    Node node = root;
+    for (int level = 0; ; level++) {
+      int slot = Node.slotAt(hash, level);
+      if (Node.BITS * (level + 1) > bits) {
+        int open = Node.BITS * (level + 1) - bits;
+        int first = slot & -(1 << open);
+        List<Place> found = new ArrayList<>();
+        addPlaces(node, first, first + (1 << open), found);
+        found.removeIf(place -> !(place.content instanceof SpilledBucket));
+        found.forEach(place -> visitor.visit(place.node, place.slot, (SpilledBucket) place.content));
+        return found.size();
+      }
+      Object content = node.seen(slot);
+      if (content instanceof SpilledBucket spilled) {
+        visitor.visit(node, slot, spilled);
+        return 1;
+      }
+      if (!(content instanceof Node child)) {
+        return 0;
+      }
+      node = child;
+    }
+  }
+
   /** Where a bucket was found. Its node may have another one there when it is used, and then keeps that. */
   private record Place(Node node, int slot, Object content) {}
 

@@ -46,6 +46,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** Between two counts is so many times what one takes. */
   private static final int PAUSE_OF_COUNTS = 20;
 
+  private static final int AVERAGED_READS = 16;
+
   /** After an error of the disk nothing is spilled for so long. */
   private static final long REST_NANOS = TimeUnit.SECONDS.toNanos(60);
 
@@ -70,6 +72,11 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
   private final AtomicLong spilledBytes = new AtomicLong();
   private final AtomicLong reads = new AtomicLong();
+
+  /** How long a read takes, on the average of the last ones. Threads may overwrite each other's. */
+  private volatile long readNanos;
+
+  private final HeapAhead ahead = new HeapAhead(this);
   private volatile long writtenBytes;
   private volatile long restUntilNanos = System.nanoTime();
 
@@ -173,6 +180,16 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** Bytes of its files on the disk. */
   long fileBytes() {
     return fileBytes;
+  }
+
+  /** How long a read takes, on the average of the last ones. */
+  long readNanos() {
+    return readNanos;
+  }
+
+  /** Brings back what is going to be read. */
+  public HeapAhead ahead() {
+    return ahead;
   }
 
   /** Bytes of buckets that were written to files. */
@@ -282,7 +299,9 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   @Override
   public byte[] read(SpilledBucket bucket) {
     try {
+      long began = System.nanoTime();
       byte[] found = bucket.file().read(bucket);
+      readNanos += (System.nanoTime() - began - readNanos) / AVERAGED_READS;
       reads.incrementAndGet();
       grown(found.length);
       return found;

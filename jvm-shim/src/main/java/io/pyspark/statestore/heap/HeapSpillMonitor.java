@@ -5,6 +5,7 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
+import java.util.Collection;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -69,6 +70,11 @@ public final class HeapSpillMonitor {
 
   static void remove(HeapSpill store) {
     STORES.remove(store);
+  }
+
+  /** The stores for which it watches. */
+  static Collection<HeapSpill> stores() {
+    return STORES;
   }
 
   /** Bytes of heap that stores of this process would take more if nothing of them was on the disk. */

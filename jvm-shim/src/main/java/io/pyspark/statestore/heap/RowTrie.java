@@ -112,6 +112,20 @@ final class RowTrie {
     }
   }
 
+  /** Whether a bucket is on the disk that may have rows whose hash begins so. For any thread. */
+  boolean hasSpilled(long hash, int bits) {
+    return visitSpilled(hash, bits, (node, slot, spilled) -> {}) > 0;
+  }
+
+  /** Brings such buckets back, and returns how many. For any thread. */
+  int bringBack(long hash, int bits) {
+    return visitSpilled(hash, bits, Node::use);
+  }
+
+  private int visitSpilled(long hash, int bits, BucketIterator.Visitor visitor) {
+    return BucketIterator.visitSpilled(seenRoot(), hash, bits, visitor);
+  }
+
   void put(long hash, UnsafeRow key, UnsafeRow value, boolean checked, int checksum) {
     if (grown != null && ownBytes - saidBytes > GROWTH) {
       long bytes = ownBytes - saidBytes;

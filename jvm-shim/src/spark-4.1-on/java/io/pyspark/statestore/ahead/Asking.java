@@ -113,8 +113,8 @@ final class Asking {
   }
 
   /** What the operator reads first for these keys, by the store. */
-  Map<Opened, List<AskedKey>> ask(Collection<UnsafeRow> of) {
-    Map<Opened, List<AskedKey>> asked = new HashMap<>();
+  Map<Opened, List<Object>> ask(Collection<UnsafeRow> of) {
+    Map<Opened, List<Object>> asked = new HashMap<>();
     for (Read read : keys.reads()) {
       Opened opened = needed(read);
       if (opened != null) {
@@ -126,8 +126,8 @@ final class Asking {
   }
 
   /** What it reads then: the values, whose number is known now. */
-  Map<Opened, List<AskedKey>> askForCounted(Collection<UnsafeRow> of) {
-    Map<Opened, List<AskedKey>> asked = new HashMap<>();
+  Map<Opened, List<Object>> askForCounted(Collection<UnsafeRow> of) {
+    Map<Opened, List<Object>> asked = new HashMap<>();
     Read values = keys.counted().values();
     Opened counts = opened(keys.counted().counts());
     Opened opened = needed(values);
@@ -182,11 +182,11 @@ final class Asking {
     return opened != null && opened.ahead().isNeeded() ? opened : null;
   }
 
-  private void ask(Opened opened, BooleanSupplier reads, Map<Opened, List<AskedKey>> asked) {
-    asked.merge(opened, opened.ahead().keysOf(reads, bytesOfKeys), Asking::both);
+  private void ask(Opened opened, BooleanSupplier reads, Map<Opened, List<Object>> asked) {
+    asked.merge(opened, opened.keysOf(reads, bytesOfKeys), Asking::both);
   }
 
-  private static List<AskedKey> both(List<AskedKey> some, List<AskedKey> others) {
+  private static List<Object> both(List<Object> some, List<Object> others) {
     return Stream.concat(some.stream(), others.stream()).toList();
   }
 

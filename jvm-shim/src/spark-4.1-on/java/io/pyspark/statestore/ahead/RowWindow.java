@@ -3,7 +3,6 @@ package io.pyspark.statestore.ahead;
 import io.pyspark.statestore.ahead.StoresOfTasks.Opened;
 import io.pyspark.statestore.files.Threads;
 import io.pyspark.statestore.metrics.StoreFigures.LookAhead;
-import io.pyspark.statestore.rocks.AskedKey;
 import java.util.ArrayDeque;
 import java.util.HashSet;
 import java.util.List;
@@ -90,7 +89,7 @@ final class RowWindow {
     finish(millis);
   }
 
-  private void fetch(Map<Opened, List<AskedKey>> asked, int parallelism, BooleanSupplier isCancelled) {
+  private void fetch(Map<Opened, List<Object>> asked, int parallelism, BooleanSupplier isCancelled) {
     if (asked.values().stream().allMatch(List::isEmpty)) {
       return;
     }
@@ -98,8 +97,8 @@ final class RowWindow {
         THREADS.submit(
             () -> {
               LookAhead all = LookAhead.NONE;
-              for (Map.Entry<Opened, List<AskedKey>> each : asked.entrySet()) {
-                LookAhead of = each.getKey().ahead().fetch(each.getValue(), parallelism, isCancelled);
+              for (Map.Entry<Opened, List<Object>> each : asked.entrySet()) {
+                LookAhead of = each.getKey().fetch(each.getValue(), parallelism, isCancelled);
                 each.getKey().figures().accept(of);
                 all = all.plus(of);
               }

@@ -1,9 +1,14 @@
 package io.pyspark.statestore.ahead;
 
+import io.pyspark.statestore.heap.HeapAhead;
 import io.pyspark.statestore.metrics.StoreFigures.LookAhead;
 import io.pyspark.statestore.rocks.ReadAhead;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
@@ -26,16 +31,36 @@ public final class StoresOfTasks {
    * @param ahead fetches what is in its files
    * @param figures hears what was done
    */
-  record Opened(ReadStateStore store, ReadAhead ahead, Consumer<LookAhead> figures) {}
+  record Opened(ReadStateStore store, StoreAhead<?> ahead, Consumer<LookAhead> figures) {
+    /** What reads of the current thread would ask for. */
+    List<Object> keysOf(BooleanSupplier reads, long bytes) {
+      return new ArrayList<>(ahead.keysOf(reads, bytes));
+    }
+
+    /** Fetches what keys of {@link #keysOf} need. */
+    @SuppressWarnings("unchecked")
+    LookAhead fetch(List<Object> keys, int parallelism, BooleanSupplier isCancelled) throws IOException {
+      return ((StoreAhead<Object>) ahead).fetch(keys, parallelism, isCancelled);
+    }
+  }
 
   private StoresOfTasks() {}
 
   /** The current task has opened a store, or has it for writing now. Outside of tasks nobody looks ahead. */
   public static void opened(StateStoreId id, ReadStateStore store, ReadAhead ahead, Consumer<LookAhead> figures) {
+    add(id, new Opened(store, StoreAhead.of(ahead), figures));
+  }
+
+  /** The same for a heap store. */
+  public static void opened(StateStoreId id, ReadStateStore store, HeapAhead ahead, Consumer<LookAhead> figures) {
+    add(id, new Opened(store, StoreAhead.of(ahead), figures));
+  }
+
+  private static void add(StateStoreId id, Opened opened) {
     TaskContext task = TaskContext.get();
     if (task != null) {
       long attempt = task.taskAttemptId();
-      BY_ATTEMPT.computeIfAbsent(attempt, first -> forgottenWith(task)).put(id, new Opened(store, ahead, figures));
+      BY_ATTEMPT.computeIfAbsent(attempt, first -> forgottenWith(task)).put(id, opened);
     }
   }
 

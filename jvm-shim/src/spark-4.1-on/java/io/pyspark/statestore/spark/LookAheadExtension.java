@@ -20,10 +20,14 @@ final class LookAheadExtension {
         });
   }
 
-  /** Null where no store of the session is ours. */
+  /** Null where no store of the session is ours, or has anything that a read would wait for. */
   private static Options optionsOf(SparkSession session) {
     String provider = session.conf().get("spark.sql.streaming.stateStore.providerClass", "");
-    boolean isOurs = provider.equals(MergedRocksDBStateStoreProvider.class.getName());
-    return isOurs ? ProviderConf.options(SessionInternals.hadoopConf(session)) : null;
+    if (provider.equals(MergedRocksDBStateStoreProvider.class.getName())) {
+      return ProviderConf.options(SessionInternals.hadoopConf(session));
+    }
+    boolean isHeap = provider.equals(MergedHDFSBackedStateStoreProvider.class.getName());
+    Options options = isHeap ? ProviderConf.options(SessionInternals.hadoopConf(session)) : null;
+    return options != null && options.heapSpill() ? options : null;
   }
 }

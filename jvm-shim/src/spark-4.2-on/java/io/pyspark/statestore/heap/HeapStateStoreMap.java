@@ -32,6 +32,7 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
   final RowSchema schema;
   private final KeyValueIntegrityVerifier verifier;
   final RowTrie rows;
+  private final HeapAhead ahead;
 
   /**
    * @param verifier checks rows that are read against their checksums; none if rows have no checksums
@@ -40,6 +41,7 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier, HeapSpill spill) {
     this.schema = schema;
     this.rows = new RowTrie(spill == null ? null : spill::grown);
+    this.ahead = spill == null ? null : spill.ahead();
     if (spill != null) {
       spill.add(rows);
     }
@@ -81,6 +83,9 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
   @Override
   public UnsafeRow get(UnsafeRow key) {
     long hash = schema.hash(key);
+    if (ahead != null && ahead.isNoted(rows, hash, 64)) {
+      return null;
+    }
     byte[] bucket = rows.bucket(hash);
     int row = Bucket.find(bucket, hash, key);
     return row < 0 ? null : verifiedValue(key, bucket, row);
@@ -151,9 +156,13 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
     if (!schema.hasPrefix()) {
       throw SparkUnsupportedOperationException.apply();
     }
+    long hash = schema.prefixHash(prefixKey);
+    if (ahead != null && ahead.isNoted(rows, hash, 32)) {
+      return scala.collection.Iterator$.MODULE$.empty();
+    }
     // The caller's row may change before the scan ends.
     UnsafeRow prefix = prefixKey.copy();
-    return pairs(BucketIterator.beginningWith(rows.root(), schema.prefixHash(prefix), 32), prefix);
+    return pairs(BucketIterator.beginningWith(rows.root(), hash, 32), prefix);
   }
 
   private scala.collection.Iterator<UnsafeRowPair> pairs(Iterator<byte[]> buckets, UnsafeRow prefix) {

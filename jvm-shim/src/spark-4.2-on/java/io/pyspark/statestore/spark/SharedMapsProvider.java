@@ -1,6 +1,7 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.ahead.StoresOfTasks;
 import io.pyspark.statestore.fs.SparkQuery;
 import io.pyspark.statestore.heap.HeapSpill;
 import io.pyspark.statestore.heap.HeapStateStoreMap;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvid
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.KeyValueIntegrityVerifier;
 import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
@@ -129,6 +131,26 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
         KeyValueIntegrityVerifier.create(
             stateStoreId().toString(), storeConf.rowChecksumEnabled(), storeConf.rowChecksumReadVerificationRatio());
     return new HeapStateStoreMap(schema, verifier, spill);
+  }
+
+  @Override
+  public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshot, boolean loadEmpty) {
+    StateStore store = super.getStore(version, uniqueId, forceSnapshot, loadEmpty);
+    opened(store);
+    return store;
+  }
+
+  @Override
+  public ReadStateStore getReadStore(long version, Option<String> uniqueId) {
+    ReadStateStore store = super.getReadStore(version, uniqueId);
+    opened(store);
+    return store;
+  }
+
+  private void opened(ReadStateStore store) {
+    if (spill != null) {
+      StoresOfTasks.opened(stateStoreId(), store, spill.ahead(), figures::lookedAhead);
+    }
   }
 
   @Override

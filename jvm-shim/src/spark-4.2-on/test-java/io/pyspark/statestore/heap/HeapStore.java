@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.TreeMap;
 import java.util.UUID;
 import java.util.function.IntUnaryOperator;
@@ -232,6 +233,53 @@ public final class HeapStore implements AutoCloseable {
       read.release();
     }
     return times;
+  }
+
+  /**
+   * Times batches of a streaming aggregation of which nine in ten updates are of one key in ten: each gets a store to
+   * read and one to write, reads and writes each key, and commits.
+   *
+   * @param version the version before the first batch
+   * @param keys the number of keys that there are
+   * @param updates the rows that a batch changes
+   * @return the nanoseconds of each batch
+   */
+  public long[] skewedBatches(long version, int keys, int updates, int batches) {
+    long[] times = new long[batches];
+    Random random = new Random(version);
+    for (int batch = 0; batch < batches; batch++) {
+      List<UnsafeRow> some = new ArrayList<>();
+      for (int each = 0; each < updates; each++) {
+        some.add(HeapModel.key(0, "k" + random.nextInt(random.nextInt(10) == 0 ? keys : keys / 10)));
+      }
+      UnsafeRow value = HeapModel.value(8, batch);
+      long begin = System.nanoTime();
+      ReadStateStore read = provider.getReadStore(version + batch, Option.empty());
+      store = provider.getStore(version + batch, Option.empty(), false, false);
+      for (UnsafeRow key : some) {
+        if (read.get(key, FAMILY) == null) {
+          throw new AssertionError("there is no " + key);
+        }
+        store.put(key, value, FAMILY);
+      }
+      store.commit();
+      memoryUsed();
+      times[batch] = System.nanoTime() - begin;
+      read.release();
+    }
+    return times;
+  }
+
+  /** Puts some of the keys that {@link #fill} puts into the version that is being written. */
+  public void fill(int from, int to) {
+    for (int each = from; each < to; each++) {
+      put(0, "k" + each, 8, each);
+    }
+  }
+
+  /** The figures of rows on the local disk: bytes there, and reads so far. */
+  public long[] spilled() {
+    return new long[] {HeapSpillMonitor.spilledBytes(), HeapSpillMonitor.fileBytes(), HeapSpillMonitor.reads()};
   }
 
   /** Puts so many rows into the version that is being written. */
