@@ -76,6 +76,38 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def paired(order: dict[str, Any]) -> dict[str, Any]:
+    """Batches and reads in memory, without spilling and with it, in one process and in turn.
+
+    Args:
+        order: ``memory``, ``keys``, ``updates``, ``batches``, ``work``.
+
+    Returns:
+        By side (``off``, ``auto``): milliseconds of batches, and of 20,000 reads.
+    """
+    work, keys = Path(order["work"]), order["keys"]
+    jvm = start_jvm(order["memory"], work)
+    found: dict[str, dict[str, list[float]]] = {}
+    with opened(jvm, Side("off", OURS), work, 2) as off, opened(jvm, Side("auto", OURS, SPILLS), work, 2) as auto:
+        stores = {"off": off, "auto": auto}
+        for name, store in stores.items():
+            store.load(0)
+            store.fill(keys)
+            store.commit()
+            found[name] = {"batch_ms": [], "gets_ms": []}
+        warm = order["batches"] // 2
+        for version in range(1, order["batches"] + warm + 1):
+            for name, store in stores.items():
+                batch = store.skewedBatches(version, keys, order["updates"], 1)[0]
+                gets = store.gets(version, keys, 20_000, 1)[0]
+                if version > warm:
+                    found[name]["batch_ms"].append(batch / 1e6)
+                    found[name]["gets_ms"].append(gets / 1e6)
+        if auto.spilled()[0]:
+            raise click.ClickException("something was spilled, so this is not in memory")
+    return found
+
+
 def pauses(log: Path) -> list[float]:
     """The pauses of a JVM so far, in milliseconds."""
     return [float(found) for found in re.findall(r"Pause .* ([\d.]+)ms$", log.read_text(), re.MULTILINE)]
@@ -173,6 +205,8 @@ def main(
             side("heap.spill=off", OURS, memory, fewer)
             side("heap.spill=auto", OURS, memory, fewer, spills=True)
             break
+    both = {**order, "paired": True, "memory": plenty, "keys": keys // 10, "batches": 3 * batches}
+    raw["paired"] = together = try_side("in memory, with and without", both, seconds)
     out.mkdir(parents=True, exist_ok=True)
     (out / "heap_spill.json").write_text(json.dumps(raw, indent=1) + "\n")
     table = Table(title="A heap store with more rows than memory", title_justify="left", title_style="bold")
@@ -192,13 +226,18 @@ def main(
     for row in rows:
         table.add_row(*row)
     table.caption = f"Asked of heap.spill=auto: at most {MOST_TIME:g} times the batch in memory."
-    Console(width=max(130, Console().width)).print(table)
+    console = Console(width=max(130, Console().width))
+    console.print(table)
+    for what in ("batch_ms", "gets_ms") if together else ():
+        off, auto = (statistics.median(together[name][what]) for name in ("off", "auto"))
+        console.print(f"{what} in memory, {keys // 10:,} keys: {off:.3f} without, {auto:.3f} with it, {auto / off:.3f}")
     print(f"raw numbers: {out}/heap_spill.json", file=sys.stderr)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--order"]:
         given = json.loads(sys.argv[2])
-        Path(given.pop("answer")).write_text(json.dumps(run(given)))
+        answer_file = Path(given.pop("answer"))
+        answer_file.write_text(json.dumps(paired(given) if given.pop("paired", False) else run(given)))
     else:
         main()

@@ -6,12 +6,18 @@ With rows that are spilled at any moment, and without.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark import SparkContext
+
+from tests.jvm.harness import java_error, until
 
 pytestmark = pytest.mark.since("4.2", "the heap store's maps can be replaced from Spark 4.2 on")
 
@@ -163,10 +169,64 @@ def test_what_is_written_anew_is_what_versions_have(package: Any, disk: str) -> 
     model.checkAll()
 
 
-def test_a_scan_leaves_rows_where_they_are(package: Any, disk: str) -> None:
-    model = package.HeapModel(True, False, 32, disk)
-    for number in range(1000):
+def spill_files(directory: str) -> list[Path]:
+    """The files of spilled rows that the JVM has open, which have lost their names."""
+    found = []
+    jvm: Any = SparkContext._jvm
+    for descriptor in Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            if os.readlink(descriptor).startswith(f"{directory}/heap-spill-"):
+                found.append(descriptor)
+    return found
+
+
+def filled(model: Any, rows: int = 1000) -> Any:
+    for number in range(rows):
         model.put(0, number % 5, f"key{number}", 100, number)
+    return model
+
+
+def test_what_is_not_what_was_written_is_refused(package: Any, disk: str) -> None:
+    model = filled(package.HeapModel(False, False, 32, disk))
+    assert model.spill(100) > 0
+    for file in spill_files(disk):
+        data = file.read_bytes()
+        with file.open("r+b") as opened:
+            opened.write(bytes(byte ^ 1 if at % 500 == 499 else byte for at, byte in enumerate(data)))
+    with java_error("[PSS_HEAP_SPILL_FAILED] Rows of test ", "/heap-spill-", "(offset ", "The checkpoint has them."):
+        model.rows(0)
+    with java_error("PSS_HEAP_SPILL_FAILED"):
+        model.get(0, 1, "key1")
+
+
+def test_a_disk_that_takes_nothing(package: Any, tmp_path: Path) -> None:
+    """Rows stay in memory, and it is tried again later."""
+    (tmp_path / "file").write_text("no directory")
+    model = filled(package.HeapModel(False, False, 32, str(tmp_path / "file")))
+    assert (model.spill(100), model.spill(100)) == (0, 0)
+    model.checkAll()
+    assert list(model.spilled()) == [0, 0, 0]
+
+
+def test_files_have_no_names(package: Any, tmp_path: Path) -> None:
+    """So nothing is left of them after a process, however it ends; and what nobody needs is closed."""
+
+    model = filled(package.HeapModel(False, False, 32, str(tmp_path)))
+    assert model.spill(100) > 0
+    assert list(tmp_path.iterdir()) == []
+    assert spill_files(str(tmp_path)) != []
+    model.checkAll()
+    SparkContext._gateway.detach(model)
+
+    def are_closed() -> bool:
+        package.HeapStore.usedHeap()  # collects garbage
+        return spill_files(str(tmp_path)) == []
+
+    until(are_closed, "the files to be closed")
+
+
+def test_a_scan_leaves_rows_where_they_are(package: Any, disk: str) -> None:
+    model = filled(package.HeapModel(True, False, 32, disk))
     model.spill(100)
     _, spilled, _ = model.spilled()
     assert spilled > 50_000

@@ -355,14 +355,14 @@ def test_a_browser_fills_all_lines(checkpoint: Path, tmp_path: Path, width: int)
 
 
 def test_a_heap_store_that_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the newest snapshot of each store, whether it is merged or plain."""
+    """By the newest snapshot of each store."""
     monkeypatch.setattr("pyspark_statestore.report.advice.LARGE_HEAP", 5000)
-    simple_checkpoint(tmp_path)
-    plain_file(tmp_path, "0/0/3.snapshot", bytes(9000))
-    plain_file(tmp_path, "0/0/4.snapshot", bytes(3000))
-    plain_file(tmp_path, "0/1/4.snapshot", bytes(2000))
+    (tmp_path / "offsets").mkdir()
+    with merged_file(tmp_path, 1) as file:
+        for path, size in (("0/0/3", 9000), ("0/0/4", 3000), ("0/1/4", 2000)):
+            file.put(f"{path}.snapshot", bytes(size), stamp=STAMP)
     assert "rocksdb" not in rules(tmp_path)
-    with merged_file(tmp_path, 9) as file:
+    with merged_file(tmp_path, 2) as file:
         file.put("0/2/4.snapshot", bytes(1), stamp=STAMP)
     (advice,) = (each for each in Checkpoint(tmp_path).report().advice if each.rule == "rocksdb")
     assert "heap.spill=auto" in advice.why
