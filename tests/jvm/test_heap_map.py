@@ -58,6 +58,7 @@ STEPS = st.lists(
         step("spill", st.integers(1, 100)),
         step("spill", st.integers(1, 100)),
         step("tidy"),
+        step("mix", VERSIONS, st.integers(0, 1000)),
     ),
     min_size=10,
     max_size=120,
@@ -79,7 +80,7 @@ def disk(package: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     package.HeapModel.fileBytes(before)
 
 
-SPILLING = ("spill", "tidy")
+SPILLING = ("spill", "tidy", "mix")
 
 
 @given(
@@ -148,9 +149,29 @@ def test_readers_of_older_versions(package: Any, disk: str, has_prefix: bool, sp
     assert package.HeapRace.run(has_prefix, 60, 120, 3, disk if spills else None) >= 30
 
 
-def test_what_is_written_anew_is_what_versions_have(package: Any, disk: str) -> None:
+def test_no_put_is_lost_to_the_thread_that_spills(package: Any, disk: str) -> None:
+    assert package.HeapRace.rewrite(100_000, disk) > 100
+
+
+def test_what_was_used_stays(package: Any, disk: str) -> None:
+    model = filled(package.HeapModel(False, False, 32, disk), 3000)
+    hot = [(number % 5, f"key{number}") for number in range(0, 3000, 300)]
+    model.spill(0)  # all were used when they were written, and now it is asked whether they were since
+    for key in hot:
+        model.get(0, *key)
+    assert model.spill(50) > 100_000
+    _, _, reads = model.spilled()
+    for key in hot:
+        model.get(0, *key)
+    assert model.spilled()[2] == reads
+    model.checkAll()
+    assert model.spilled()[2] > reads
+
+
+@pytest.mark.usefixtures("disk")
+def test_what_is_written_anew_is_what_versions_have(package: Any, tmp_path: Path) -> None:
     """Ten versions, each with a tenth of the rows new: most of what was spilled goes, and files with it."""
-    model = package.HeapModel(False, False, 32, disk)
+    model = package.HeapModel(False, False, 32, str(tmp_path))
     for number in range(3000):
         model.put(0, number % 5, f"key{number}", 100, number)
     model.spill(100)
@@ -166,6 +187,12 @@ def test_what_is_written_anew_is_what_versions_have(package: Any, disk: str) -> 
     assert spilled > 300_000
     assert reads > 0
     assert files < 3 * spilled, "else nothing was given up"
+
+    def are_closed() -> bool:
+        package.HeapStore.usedHeap()
+        return sum(file.stat().st_size for file in spill_files(str(tmp_path))) < 3 * spilled
+
+    until(are_closed, "the files to be closed that were given up")
     model.checkAll()
 
 

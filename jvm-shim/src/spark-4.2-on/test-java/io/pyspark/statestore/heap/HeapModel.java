@@ -87,6 +87,22 @@ public final class HeapModel {
     return spill.spill(spill.heapBytes() * percent / 100 + 1);
   }
 
+  /** Has buckets be as they are for a moment while they are spilled or come back: some of their slots in each way. */
+  public void mix(int number, int seed) {
+    mix(version(number).map.rows.root(), new Random(seed));
+  }
+
+  private static void mix(Node node, Random random) {
+    for (int slot = 0; slot < Node.SLOTS; slot++) {
+      Object content = node.slots[slot];
+      if (content instanceof Node child) {
+        mix(child, random);
+      } else if (content instanceof SpilledBucket spilled && random.nextBoolean()) {
+        node.replace(slot, spilled, spilled.read());
+      }
+    }
+  }
+
   /** Writes what is left of files anew of which versions have little. */
   public void tidy() throws IOException {
     spill.tidy();
@@ -261,8 +277,9 @@ public final class HeapModel {
     }
     if (content instanceof Node node) {
       long sum = Node.BYTES;
-      for (Object slot : node.slots) {
-        sum += heapOf(slot, seen);
+      for (int slot = 0; slot < Node.SLOTS; slot++) {
+        boolean isCounted = slot > 0 && Node.isSame(node.slots[slot], node.slots[slot - 1]);
+        sum += isCounted ? 0 : heapOf(node.slots[slot], seen);
       }
       return sum;
     }

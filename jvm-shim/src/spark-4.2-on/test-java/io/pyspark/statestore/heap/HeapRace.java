@@ -106,6 +106,35 @@ public final class HeapRace {
     return compared;
   }
 
+  /**
+   * Writes the same few rows again and again, while another thread spills what it can, and compares in the end.
+   *
+   * @return how many buckets were read of files
+   */
+  public static long rewrite(int puts, String directory) throws Exception {
+    HeapSpill spill = HeapSpill.unwatched(Path.of(directory));
+    RowSchema schema = new RowSchema(HeapModel.KEYS, HeapModel.VALUES, 0);
+    HeapModel.Version rows =
+        new HeapModel.Version(new HeapStateStoreMap(schema, Option.empty(), spill), new HashMap<>());
+    AtomicBoolean ended = new AtomicBoolean();
+    Thread spilling =
+        new Thread(
+            () -> {
+              while (!ended.get()) {
+                spill.spill(Long.MAX_VALUE);
+              }
+            });
+    spilling.start();
+    Random random = new Random(7);
+    for (int each = 0; each < puts; each++) {
+      put(rows, random.nextInt(5), random.nextInt(20), random);
+    }
+    ended.set(true);
+    spilling.join();
+    rows.check();
+    return spill.reads();
+  }
+
   private static void put(HeapModel.Version version, int group, int name, Random random) {
     UnsafeRow key = HeapModel.key(group, "k" + name);
     UnsafeRow value = HeapModel.value(random.nextInt(60), random.nextInt());
