@@ -7,13 +7,19 @@ import java.io.IOException;
 import java.lang.ref.WeakReference;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,8 +49,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** The hand goes round so often at most: once all buckets were passed, the next time they are not. */
   private static final int ROUNDS = 2;
 
-  /** Between two counts is so many times what one takes. */
-  private static final int PAUSE_OF_COUNTS = 20;
+  /** Between two rounds is so many times what one takes. */
+  private static final int PAUSE_OF_ROUNDS = 20;
 
   private static final int AVERAGED_READS = 16;
 
@@ -60,7 +66,11 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** Versions, the newest last: those of {@link #keepOnly}, and what was made since. Guarded by itself. */
   private final List<WeakReference<RowTrie>> tries = new ArrayList<>();
 
+  /** Of them, those of the last {@link #keepOnly}. */
+  private final Set<RowTrie> loaded = Collections.newSetFromMap(new WeakHashMap<>());
+
   private final Set<SpillFile> files = new LinkedHashSet<>();
+  private final Set<SpillFile> unreadable = new HashSet<>();
   private SpillFile current;
   private volatile long fileBytes;
 
@@ -70,7 +80,9 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** What the current call of {@link #spill(long)} has freed. */
   private long freed;
 
-  private final AtomicLong spilledBytes = new AtomicLong();
+  /** By slot of the root, so that each can be counted anew while the others change. */
+  private final AtomicLongArray spilledBytes = new AtomicLongArray(Node.SLOTS);
+
   private final AtomicLong reads = new AtomicLong();
 
   /** How long a read takes, on the average of the last ones. Threads may overwrite each other's. */
@@ -80,10 +92,16 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   private volatile long writtenBytes;
   private volatile long restUntilNanos = System.nanoTime();
 
-  /** Whether a version may have gone since {@link #count}, and with it what only that version had on the disk. */
+  /** Whether a version may have gone since the last count, and with it what only that version had on the disk. */
   private volatile boolean haveVersionsChanged;
 
-  private long nextCountNanos = System.nanoTime();
+  /** Whether more is on the disk than there can be, so that it has to be counted soon. */
+  private volatile boolean isMiscounted;
+
+  /** The count, or the clearing of files, that is under way; null where none is. */
+  private Round round;
+
+  private long nextRoundNanos = System.nanoTime();
   private volatile boolean isClosed;
 
   private HeapSpill(Path directory, String store, double highWaterMark, double lowWaterMark, boolean isWatched) {
@@ -129,11 +147,19 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     haveVersionsChanged = true;
   }
 
-  /** The store has these versions now, the oldest first, and no others. */
+  /**
+   * The store has these versions now, the oldest first, and none of those any more that this was said of before. What
+   * other attempts of a task write meanwhile stays.
+   */
   void keepOnly(List<RowTrie> versions) {
     synchronized (tries) {
+      tries.removeIf(each -> each.get() == null || loaded.contains(each.get()) || versions.contains(each.get()));
+      List<WeakReference<RowTrie>> made = List.copyOf(tries);
       tries.clear();
       versions.forEach(each -> tries.add(new WeakReference<>(each)));
+      tries.addAll(made);
+      loaded.clear();
+      loaded.addAll(versions);
     }
     haveVersionsChanged = true;
   }
@@ -152,29 +178,32 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     return found;
   }
 
-  /** Counts anew where versions have come or gone, but for no more than a twentieth of the time. */
-  synchronized void recount() {
-    long began = System.nanoTime();
-    if (spilledBytes.get() != 0 && haveVersionsChanged && began - nextCountNanos >= 0) {
-      haveVersionsChanged = false;
-      count();
-      nextCountNanos = System.nanoTime() + PAUSE_OF_COUNTS * (System.nanoTime() - began);
-    }
-  }
-
   /** Bytes of heap that all versions take together, about; what they share counts once. */
   long heapBytes() {
-    long sum = -spilledBytes.get();
+    long sum = 0;
     List<RowTrie> versions = versions();
     for (RowTrie each : versions) {
       sum += versions.stream().anyMatch(each::isCopyOf) ? each.ownBytes() : each.bytes();
     }
-    return Math.max(0, sum);
+    long spilled = spilledBytes();
+    if (spilled > sum) {
+      // A version has gone, and what only it had on the disk still counts.
+      isMiscounted = true;
+    }
+    return Math.max(0, sum - spilled);
   }
 
   /** Bytes of heap that all versions would take more if nothing of them was spilled, about. */
   public long spilledBytes() {
-    return Math.max(0, spilledBytes.get());
+    long sum = 0;
+    for (int slot = 0; slot < Node.SLOTS; slot++) {
+      sum += spilledBytes.get(slot);
+    }
+    return Math.max(0, sum);
+  }
+
+  private void addSpilled(SpilledBucket bucket, long times) {
+    spilledBytes.addAndGet(Node.slotAt(bucket.firstHash(), 0), times * bucket.saved());
   }
 
   /** Bytes of its files on the disk. */
@@ -238,18 +267,19 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
         }
       }
     } catch (IOException e) {
-      restUntilNanos = System.nanoTime() + REST_NANOS;
-      LOG.warn(
-          "Rows of {} cannot be moved to {}; they stay in memory, and it is tried again in a minute. What to do: make"
-              + " room on that disk, or set spark.local.dir to another one",
-          store,
-          directory,
-          e);
-    }
-    if (freed < bytes / 2) {
-      count();
+      rest(e);
     }
     return freed;
+  }
+
+  private void rest(IOException why) {
+    restUntilNanos = System.nanoTime() + REST_NANOS;
+    LOG.warn(
+        "Rows of {} cannot be moved to {}; they stay where they are, and it is tried again in a minute. What to do:"
+            + " make room on that disk, or set spark.local.dir to another one",
+        store,
+        directory,
+        why);
   }
 
   /**
@@ -267,9 +297,10 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     }
     if (!known.containsKey(bucket)) {
       known.put(bucket, isToStay(node, Node.mask(first, size), bucket) ? null : append(bucket));
-      SpilledBucket made = known.get(bucket);
-      freed += made == null ? 0 : made.saved();
-      spilledBytes.addAndGet(made == null ? 0 : made.saved());
+      if (known.get(bucket) != null) {
+        freed += known.get(bucket).saved();
+        addSpilled(known.get(bucket), 1);
+      }
     }
     SpilledBucket spilled = known.get(bucket);
     for (int slot = first; spilled != null && slot < first + size; slot++) {
@@ -290,6 +321,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     }
     SpilledBucket spilled = current.append(bucket);
     fileBytes += bucket.length;
+    current.live += bucket.length;
     writtenBytes += bucket.length;
     return spilled;
   }
@@ -303,7 +335,6 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
       byte[] found = bucket.file().read(bucket);
       readNanos += (System.nanoTime() - began - readNanos) / AVERAGED_READS;
       reads.incrementAndGet();
-      grown(found.length);
       return found;
     } catch (IOException e) {
       throw Unchecked.raise(
@@ -326,8 +357,14 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   }
 
   @Override
-  public void replaced(SpilledBucket bucket) {
-    spilledBytes.addAndGet(-bucket.saved());
+  public void isBack(SpilledBucket bucket) {
+    addSpilled(bucket, -1);
+    grown(bucket.length());
+  }
+
+  @Override
+  public void isReplaced(SpilledBucket bucket) {
+    addSpilled(bucket, -1);
   }
 
   // ---- files that are no longer needed
@@ -363,62 +400,132 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     }
   }
 
-  /** Lets go of files without buckets that versions have, and moves what is left of those that have few. */
-  synchronized void tidy() throws IOException {
-    if (files.stream().mapToLong(SpillFile::length).sum() <= 2 * spilledBytes() + 2L * SpillFile.fullBytes) {
-      return;
-    }
-    count();
-    Set<SpillFile> givenUp = new LinkedHashSet<>(files);
-    givenUp.removeIf(file -> !file.isFull() || file == current || 2 * file.live > file.length());
-    if (!givenUp.isEmpty()) {
-      moveOutOf(givenUp);
-      count();
-    }
-  }
+  /** Goes through all tries, a slot of the root at a time, so that whoever needs room need not wait for the end. */
+  private final class Round {
+    /** Files whose buckets are written anew; empty where buckets are only counted. */
+    private final Set<SpillFile> givenUp;
 
-  private void count() {
-    files.forEach(file -> file.live = 0);
-    long[] spilled = {0};
-    for (int slot = 0; slot < Node.SLOTS; slot++) {
-      Map<SpilledBucket, Boolean> counted = new IdentityHashMap<>();
+    private final Map<SpillFile, Long> live = new HashMap<>();
+    private int slot;
+
+    /** How long it worked. */
+    private long tookNanos;
+
+    Round(Set<SpillFile> givenUp) {
+      this.givenUp = givenUp;
+    }
+
+    boolean isOver() {
+      return slot == Node.SLOTS;
+    }
+
+    void step() {
+      long began = System.nanoTime();
+      Map<SpilledBucket, Object> known = new IdentityHashMap<>();
+      long[] spilled = {0};
       visit(
           roots(),
           slot,
           slot + 1,
           (node, at, content) -> {
-            if (content instanceof SpilledBucket bucket && counted.put(bucket, true) == null) {
-              bucket.file().live += bucket.length();
-              spilled[0] += bucket.saved();
+            if (content instanceof SpilledBucket bucket) {
+              Object now = givenUp.contains(bucket.file()) ? moved(node, at, bucket, known) : bucket;
+              if (now instanceof SpilledBucket there && known.put(there, there) == null) {
+                live.merge(there.file(), (long) there.length(), Long::sum);
+                spilled[0] += there.saved();
+              }
             }
           });
+      spilledBytes.set(slot, spilled[0]);
+      slot++;
+      tookNanos += System.nanoTime() - began;
     }
-    spilledBytes.set(spilled[0]);
-    files.removeIf(file -> file != current && file.live == 0);
-    fileBytes = files.stream().mapToLong(SpillFile::length).sum();
+
+    /** Writes a bucket anew, or brings it back where the disk takes nothing: what is left of files is not much. */
+    private Object moved(Node node, int at, SpilledBucket bucket, Map<SpilledBucket, Object> known) {
+      Object copy = known.computeIfAbsent(bucket, this::copied);
+      for (int each = at; each < Node.SLOTS && node.seen(each) == bucket; each++) {
+        node.replace(each, bucket, copy);
+      }
+      return copy;
+    }
+
+    private Object copied(SpilledBucket bucket) {
+      byte[] bytes;
+      try {
+        bytes = bucket.file().read(bucket);
+      } catch (IOException e) {
+        if (unreadable.add(bucket.file())) {
+          LOG.warn(
+              "Rows of {} in {} cannot be read; the query fails when it needs them. What to do: look at that disk",
+              store,
+              bucket.file(),
+              e);
+        }
+        return bucket;
+      }
+      try {
+        return isReady() ? append(bytes) : bytes;
+      } catch (IOException e) {
+        rest(e);
+        return bytes;
+      }
+    }
+
+    /** What was counted holds now. A file is let go of when nothing of it was found: it may be read all the same. */
+    void end() {
+      files.forEach(file -> file.live = live.getOrDefault(file, 0L));
+      files.removeIf(file -> file != current && file.isFull() && file.live == 0);
+      fileBytes = files.stream().mapToLong(SpillFile::length).sum();
+      nextRoundNanos = System.nanoTime() + PAUSE_OF_ROUNDS * tookNanos;
+    }
   }
 
-  /** A file is let go of when {@link #count} finds nothing of it: a task may have copied a node meanwhile. */
-  private void moveOutOf(Set<SpillFile> givenUp) throws IOException {
-    for (int slot = 0; slot < Node.SLOTS; slot++) {
-      Map<SpilledBucket, SpilledBucket> moved = new IdentityHashMap<>();
-      visit(
-          roots(),
-          slot,
-          slot + 1,
-          (node, at, content) -> {
-            if (content instanceof SpilledBucket bucket && givenUp.contains(bucket.file())) {
-              SpilledBucket copy = moved.get(bucket);
-              if (copy == null) {
-                copy = append(bucket.file().read(bucket));
-                moved.put(bucket, copy);
-              }
-              for (int each = at; each < Node.SLOTS && node.seen(each) == bucket; each++) {
-                node.replace(each, bucket, copy);
-              }
-            }
-          });
+  /**
+   * Counts what versions have on the disk, where they have come or gone, and lets go of files without any of it. Where
+   * files have more than twice of that, what is left in those that have least is written anew.
+   *
+   * @param nanos it stops after so long, and goes on with the next call
+   */
+  synchronized void tidy(long nanos) {
+    long began = System.nanoTime();
+    while (System.nanoTime() - began < nanos && (round != null || begins())) {
+      round.step();
+      if (round.isOver()) {
+        round.end();
+        round = null;
+      }
     }
+  }
+
+  private boolean begins() {
+    if (isClosed || files.isEmpty()) {
+      return false;
+    }
+    boolean isLarge = fileBytes > 2 * spilledBytes() + 2L * SpillFile.fullBytes;
+    boolean isTime = isMiscounted || System.nanoTime() - nextRoundNanos >= 0;
+    if (!isTime || !isLarge && !haveVersionsChanged && !isMiscounted) {
+      return false;
+    }
+    Set<SpillFile> givenUp = new HashSet<>();
+    if (isLarge) {
+      // Where the disk is full, only what is few enough to be in memory instead.
+      long most = isReady() ? Long.MAX_VALUE : SpillFile.fullBytes / 4;
+      for (SpillFile file : files.stream().sorted(Comparator.comparingLong(each -> each.live)).toList()) {
+        if (file != current
+            && file.isFull()
+            && !unreadable.contains(file)
+            && 2 * file.live <= file.length()
+            && file.live <= most) {
+          givenUp.add(file);
+          most -= file.live;
+        }
+      }
+    }
+    haveVersionsChanged = false;
+    isMiscounted = false;
+    round = new Round(givenUp);
+    return true;
   }
 
   /** Nothing more is spilled. What is in files can be read by whoever still has a version. */
@@ -431,9 +538,10 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
         tries.clear();
       }
       files.clear();
+      unreadable.clear();
       current = null;
       fileBytes = 0;
-      spilledBytes.set(0);
+      round = null;
     }
   }
 }

@@ -35,7 +35,13 @@ public final class HeapSpillMonitor {
   /** A task waits for room no longer than this at a time: what it needs may be on its way. */
   private static final long LONGEST_WAIT_MS = 2_000;
 
-  private static final long ENOUGH = Long.MAX_VALUE / 2;
+  /** Where nothing can be spilled it is looked at again when state has grown by so much of the heap. */
+  private static final double UNTIL_NEXT_LOOK = 0.02;
+
+  /** After so long with the files of a store there is a look at the heap. */
+  private static final long LONGEST_TIDYING_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+
+  private static final long LOG_NANOS = TimeUnit.SECONDS.toNanos(10);
 
   private static final Set<HeapSpill> STORES = ConcurrentHashMap.newKeySet();
   private static final Object LOCK = new Object();
@@ -43,7 +49,7 @@ public final class HeapSpillMonitor {
   private static Thread thread;
 
   /** How much more state may get into the heap before tasks wait; half way to its end from the high water mark. */
-  private static final AtomicLong ROOM = new AtomicLong(ENOUGH);
+  private static final AtomicLong ROOM = new AtomicLong(Long.MAX_VALUE / 2);
 
   /** With so much room left the high water mark is reached. */
   private static volatile long roomAbove;
@@ -52,6 +58,12 @@ public final class HeapSpillMonitor {
   private static long looks;
 
   private static boolean isWanted;
+
+  /** What was moved since it was last said, and how long that took. For the thread that watches. */
+  private static long unsaidBytes;
+
+  private static long unsaidNanos;
+  private static long saidNanos = System.nanoTime() - LOG_NANOS;
 
   private HeapSpillMonitor() {}
 
@@ -140,7 +152,7 @@ public final class HeapSpillMonitor {
           LOCK.notifyAll();
         }
         for (HeapSpill each : STORES) {
-          each.tidy();
+          each.tidy(LONGEST_TIDYING_NANOS);
         }
       } catch (InterruptedException e) {
         LOG.debug("The thread that spills state ends with its process. An interrupt is of no effect", e);
@@ -154,7 +166,6 @@ public final class HeapSpillMonitor {
   }
 
   private static void look(Heap heap) {
-    STORES.forEach(HeapSpill::recount);
     long state = STORES.stream().mapToLong(HeapSpill::heapBytes).sum();
     heap.look(state);
     if (STORES.isEmpty()) {
@@ -168,10 +179,11 @@ public final class HeapSpillMonitor {
     boolean isNeeded = used > high || used > low && heap.collecting() > TOO_MUCH_COLLECTING;
     boolean isPossible = wanted > 0 && STORES.stream().anyMatch(HeapSpill::isReady);
     roomAbove = (long) (most - high);
-    ROOM.set(isNeeded && !isPossible ? ENOUGH : (long) (most - used));
-    if (isNeeded && isPossible && spill(wanted, state) < wanted / 4) {
-      // What there is to spill is on the disk. Who waits would wait for nothing.
-      ROOM.set(ENOUGH);
+    ROOM.set((long) (most - used));
+    if (isNeeded && (!isPossible || spill(wanted, state) < wanted / 4)) {
+      // What there is to spill is on the disk. Who waits would wait for nothing; but it may be another matter soon.
+      roomAbove = 0;
+      ROOM.set((long) (UNTIL_NEXT_LOOK * heap.max()));
     }
   }
 
@@ -185,11 +197,18 @@ public final class HeapSpillMonitor {
         freed += each.spill(Math.min(share, wanted - freed));
       }
     }
-    LOG.info(
-        "Moved {} MB of {} MB of state to the local disk in {} ms, because the heap is nearly full",
-        freed >> 20,
-        state >> 20,
-        TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
+    unsaidBytes += freed;
+    unsaidNanos += System.nanoTime() - began;
+    if (unsaidBytes > 0 && System.nanoTime() - saidNanos >= LOG_NANOS) {
+      LOG.info(
+          "Moved {} MB of state to the local disk in {} ms, because the heap is nearly full; {} MB are there",
+          unsaidBytes >> 20,
+          TimeUnit.NANOSECONDS.toMillis(unsaidNanos),
+          spilledBytes() >> 20);
+      unsaidBytes = 0;
+      unsaidNanos = 0;
+      saidNanos = System.nanoTime();
+    }
     return freed;
   }
 

@@ -80,7 +80,7 @@ final class Node {
       isBack |= slots[slot] == spilled && replace(slot, spilled, bucket);
     }
     if (isBack) {
-      spilled.isReplaced();
+      spilled.isBack();
     }
     return bucket;
   }

@@ -5,6 +5,9 @@ interface SpillOwner {
   /** Reads a bucket of its file, and checks it. */
   byte[] read(SpilledBucket bucket);
 
-  /** A bucket is back, or another one is in its place. */
-  void replaced(SpilledBucket bucket);
+  /** A bucket is in its place again, in memory. */
+  void isBack(SpilledBucket bucket);
+
+  /** Another bucket is in its place. */
+  void isReplaced(SpilledBucket bucket);
 }

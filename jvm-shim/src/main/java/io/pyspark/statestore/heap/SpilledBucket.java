@@ -54,9 +54,14 @@ final class SpilledBucket {
     return file.owner().read(this);
   }
 
-  /** A bucket is in its place again: this one, which was read, or another one. */
+  /** A read has put the bucket in its place. */
+  void isBack() {
+    file.owner().isBack(this);
+  }
+
+  /** Another bucket was put in its place. */
   void isReplaced() {
-    file.owner().replaced(this);
+    file.owner().isReplaced(this);
   }
 
   /** Bytes of heap that it takes less than its bucket. */

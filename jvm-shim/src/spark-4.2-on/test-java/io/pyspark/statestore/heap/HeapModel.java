@@ -1,6 +1,5 @@
 package io.pyspark.statestore.heap;
 
-import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -104,8 +103,18 @@ public final class HeapModel {
   }
 
   /** Writes what is left of files anew of which versions have little. */
-  public void tidy() throws IOException {
-    spill.tidy();
+  public void tidy() {
+    spill.tidy(Long.MAX_VALUE);
+  }
+
+  /** The store says that it has this version, and no other. */
+  public void keepOnly(int number) {
+    spill.keepOnly(List.of(version(number).map.rows));
+  }
+
+  /** Bytes of heap, as they are told to who watches memory. */
+  public long heapBytes() {
+    return spill.heapBytes();
   }
 
   /** How large files of spilled rows get in this process; returns how large they got before. */

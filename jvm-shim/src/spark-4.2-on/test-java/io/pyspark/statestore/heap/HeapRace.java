@@ -44,7 +44,7 @@ public final class HeapRace {
               () -> {
                 while (!ended.get()) {
                   spill.spill(Long.MAX_VALUE);
-                  spill.tidy();
+                  spill.tidy(Long.MAX_VALUE);
                 }
                 return 0L;
               }));

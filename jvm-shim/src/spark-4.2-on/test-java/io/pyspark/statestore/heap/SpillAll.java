@@ -1,7 +1,5 @@
 package io.pyspark.statestore.heap;
 
-import java.io.IOException;
-
 /**
  * Spills what it can of all stores of this process that may spill, and tidies up, all the time, whatever memory has.
  * Its disk counts as slow, so that operators look ahead.
@@ -38,10 +36,10 @@ public final class SpillAll {
       try {
         for (HeapSpill each : HeapSpillMonitor.stores()) {
           each.spill(Long.MAX_VALUE);
-          each.tidy();
+          each.tidy(1_000_000_000L);
         }
         Thread.sleep(1);
-      } catch (IOException | InterruptedException e) {
+      } catch (InterruptedException e) {
         throw new AssertionError(e);
       }
     }
