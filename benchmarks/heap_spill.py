@@ -124,7 +124,8 @@ def try_side(name: str, order: dict[str, Any], seconds: int) -> dict[str, Any] |
         try:
             if process.wait(seconds) == 0:
                 print(f"{name} is done", file=sys.stderr)
-                return json.loads(answer.read_text())
+                found: dict[str, Any] = json.loads(answer.read_text())
+                return found
             said = (work / "log").read_text()
             print(f"{name} died: {'OutOfMemoryError' if 'OutOfMemoryError' in said else said}", file=sys.stderr)
         except subprocess.TimeoutExpired:
@@ -228,9 +229,11 @@ def main(
     table.caption = f"Asked of heap.spill=auto: at most {MOST_TIME:g} times the batch in memory."
     console = Console(width=max(130, Console().width))
     console.print(table)
-    for what in ("batch_ms", "gets_ms") if together else ():
-        off, auto = (statistics.median(together[name][what]) for name in ("off", "auto"))
-        console.print(f"{what} in memory, {keys // 10:,} keys: {off:.3f} without, {auto:.3f} with it, {auto / off:.3f}")
+    for what in ("batch_ms", "gets_ms"):
+        if together:
+            off, auto = (statistics.median(together[name][what]) for name in ("off", "auto"))
+            words = f"{off:.3f} without, {auto:.3f} with it, {auto / off:.3f}"
+            console.print(f"{what} in memory, {keys // 10:,} keys: {words}")
     print(f"raw numbers: {out}/heap_spill.json", file=sys.stderr)
 
 

@@ -234,7 +234,7 @@ def test_what_is_written_anew_is_what_versions_have(package: Any, tmp_path: Path
         model.tidy()
         files, spilled, reads = model.spilled()
         on_the_disk = sum(file.stat().st_size for file in spill_files(str(tmp_path)))
-        return spilled > 300_000 and reads > 0 and max(files, on_the_disk) < 3 * spilled
+        return bool(spilled > 300_000 and reads > 0 and max(files, on_the_disk) < 3 * spilled)
 
     until(is_little, "most files to be given up")
     model.checkAll()

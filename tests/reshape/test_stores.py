@@ -139,7 +139,8 @@ def test_what_is_refused(make_spark: MakeSpark, tmp_path: Path) -> None:
             at(run).convert(**words)  # type: ignore[call-overload]
     assert everything(run.checkpoint) == before
     young = started(make_spark, tmp_path / "young")
-    copy = shutil.copytree(young.checkpoint, tmp_path / "copy")  # of which this session knows nothing
+    # This session knows nothing of it, and nothing in it says that the query has ended.
+    copy = shutil.copytree(young.checkpoint, tmp_path / "copy", ignore=shutil.ignore_patterns("*.running", "*.ended"))
     with refused("PSS_QUERY_RUNNING"):
         Checkpoint(copy).convert(store="rocksdb", dry_run=True)
     assert Checkpoint(young.checkpoint).convert(store="rocksdb", dry_run=True).store_before == "heap"
