@@ -189,7 +189,7 @@ GROUPS = {
         "Mean commit",
         "Failed groups",
     ],
-    "reading": ["Keys asked ahead", "Waits saved"],
+    "reading": ["Keys asked ahead", "Waits saved", "Rows moved to the disk", "Reads of moved rows"],
     "maintenance": ["Last maintenance", "Bytes moved", "Files deleted", "Failed deletes"],
     "processes": ["Index service", "Last change"],
 }
@@ -227,6 +227,8 @@ def told(jvm: Any, *figures: tuple[int, dict[str, int]], location: str = "file:/
         (13, {"PHYSICAL_BYTES": 9 << 20, "MAX_AMPLIFICATION": 300}, "good", "good", None),
         (3, {"GROUPS": 10, "WRITE_NANOS": 25_000_000_000}, "look", "flushes are slow A group took 2.5 s", 4),
         (3, {"GROUPS": 10, "WRITE_NANOS": 15_000_000_000}, "good", "good", None),
+        (5, {"HEAP_SPILL_READS": 7}, "look", "state is larger than the heap Rows of heap stores were read on the", 5),
+        (17, {"HEAP_SPILL_READS": 7}, "good", "good", None),
     ],
 )
 def test_health_is_said_before_the_figures(
@@ -237,7 +239,14 @@ def test_health_is_said_before_the_figures(
 
     found, said, leads_to = page.health[0]
     assert (found, said[: len(words)]) == (level, words)
-    names = ["last-maintenance", "failed-groups", "amplification", "failed-deletes", "mean-flush"]
+    names = [
+        "last-maintenance",
+        "failed-groups",
+        "amplification",
+        "failed-deletes",
+        "mean-flush",
+        "reads-of-moved-rows",
+    ]
     assert leads_to == ([] if figure is None else [f"figure-{names[figure]}"])
     assert set(leads_to) <= page.ids
     assert page.text.index("sf-health") < page.text.index("state-files-of-one")
