@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import MakeSpark
-from tests.jvm.harness import java_error
+from tests.jvm.harness import begun, java_error, result_in_time
 from tests.s3.conftest import MakeQuery
 from tests.s3.harness import CONF, S3Place, query_process
 from tests.s3.local_s3 import class_path_settings
@@ -88,9 +88,30 @@ def test_what_a_batch_costs(spark: SparkSession, place: S3Place, tmp_path: Path)
         # A list of files may be joined from outside, so it is read where Spark repeats it: ten entries of it, twice.
         "_spark_metadata": {**written, "LIST": 2 * COUNTED + 2, "HEAD": 5 * COUNTED, "GET": COUNTED},
     }
-    # Twenty entries go with one request, in another thread.
+    # Twenty entries go with one request.
     assert all(1 <= count <= 2 for count in purged.values()), purged
     assert logs.ids(spark, root) == list(range(5 * (WARM + COUNTED)))
+
+
+def test_a_query_that_stops_waits_for_what_it_purges(spark: SparkSession, place: S3Place, tmp_path: Path) -> None:
+    """Else the request would delete entries of the query that begins at this path next."""
+    source = tmp_path / "input"
+    query = logs.start(spark, source, place.location(), available_now=False)
+    try:
+        with place.s3.proxy.fault(Fault.HOLD, Rule({"BULK_DELETE"})) as held:
+            for batch in range(WARM + 3):
+                logs.feed(source, batch)
+                query.processAllAvailable()
+            held.reached()
+            stopped = begun(query.stop)
+            with pytest.raises(TimeoutError):
+                stopped.result(3)
+            held.release()
+            result_in_time(stopped, query.stop)
+    finally:
+        query.stop()
+    # All that is left is what the query keeps, and what waited for a full page.
+    assert len(place.s3.keys(f"{place.key}/checkpoint/offsets/")) < WARM
 
 
 def test_stock_spark_goes_on(make_spark: MakeSpark, conf: dict[str, str], place: S3Place, tmp_path: Path) -> None:

@@ -2,13 +2,12 @@ package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.files.BulkDeletion;
 import io.pyspark.statestore.files.Threads;
+import java.io.InterruptedIOException;
 import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -19,7 +18,6 @@ import org.slf4j.LoggerFactory;
  */
 final class PurgedEntries {
   private static final Logger LOG = LoggerFactory.getLogger(PurgedEntries.class);
-  private static final ExecutorService THREAD = Executors.newCachedThreadPool(Threads.daemons("merged-log-purge"));
 
   /** So many wait at most; each is a file more than Spark would keep. */
   private static final int MOST = 20;
@@ -44,25 +42,50 @@ final class PurgedEntries {
     return waiting.contains(entry) || beingDeleted.contains(entry);
   }
 
-  /** Has an entry deleted, soon and in another thread. */
-  synchronized void add(Path entry) {
-    waiting.add(entry);
-    if (waiting.size() >= pageSize) {
-      List<Path> page = List.copyOf(waiting);
-      waiting.clear();
-      beingDeleted.addAll(page);
-      THREAD.execute(() -> delete(page));
+  /**
+   * Has an entry deleted, with the page that it completes. Spark waits for the thread that purges when a query stops;
+   * were the page deleted in another one, it could take entries of the next run, or of another query, at this path.
+   */
+  void add(Path entry) throws InterruptedIOException {
+    List<Path> page = pageWith(entry);
+    if (page.isEmpty()) {
+      return;
+    }
+    try {
+      delete(page);
+    } finally {
+      synchronized (this) {
+        page.forEach(beingDeleted::remove);
+      }
     }
   }
 
-  private void delete(List<Path> page) {
+  /** Empty where the page is not full yet. */
+  private synchronized List<Path> pageWith(Path entry) {
+    waiting.add(entry);
+    if (waiting.size() < pageSize) {
+      return List.of();
+    }
+    List<Path> page = List.copyOf(waiting);
+    waiting.clear();
+    beingDeleted.addAll(page);
+    return page;
+  }
+
+  private void delete(List<Path> page) throws InterruptedIOException {
     Map<Path, Exception> failed = deletion.delete(page);
-    if (!failed.isEmpty()) {
-      LOG.info("{} purged entries of a log stay until its query starts again", failed.size(), any(failed));
+    if (failed.isEmpty()) {
+      return;
     }
-    synchronized (this) {
-      page.forEach(beingDeleted::remove);
+    Exception why = any(failed);
+    // The query is being stopped, and the deletion of one entry would have said so, too.
+    if (Threads.saysInterrupted(why) || Thread.currentThread().isInterrupted()) {
+      Thread.currentThread().interrupt();
+      InterruptedIOException interrupted = new InterruptedIOException("Interrupted while entries of a log were purged");
+      interrupted.initCause(why);
+      throw interrupted;
     }
+    LOG.info("{} purged entries of a log stay until its query starts again", failed.size(), why);
   }
 
   private static Exception any(Map<Path, Exception> failed) {

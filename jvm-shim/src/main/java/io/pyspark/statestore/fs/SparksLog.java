@@ -4,6 +4,7 @@ import io.pyspark.statestore.Unchecked;
 import io.pyspark.statestore.files.BulkDeletion;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.OutputStream;
 import java.util.Arrays;
 import java.util.Locale;
@@ -207,10 +208,14 @@ final class SparksLog implements FileManager {
       own.forget(path.getName());
     }
     // A run that goes back before batches deletes their entries before it adds any: these are gone at once.
-    if (purged != null && number >= 0 && number < own.newest()) {
-      purged.add(qualified(path));
-    } else {
+    if (purged == null || number < 0 || number >= own.newest()) {
       sparks.delete(path);
+      return;
+    }
+    try {
+      purged.add(qualified(path));
+    } catch (InterruptedIOException e) {
+      throw Unchecked.raise(e);
     }
   }
 
