@@ -204,6 +204,26 @@ def test_an_entry_of_a_sinks_list_that_was_replaced_is_read(spark: SparkSession,
     assert logs.ids(spark, root) == list(range(30))
 
 
+@pytest.mark.parametrize("scheme", ["counting"])
+def test_a_superseded_driver_adds_no_batch_to_a_sinks_list_again(
+    spark: SparkSession, scheme: str, tmp_path: Path
+) -> None:
+    """Another driver has added later batches while this one was paused, and entries have expired meanwhile."""
+    source, root = tmp_path / "input", f"{scheme}:{tmp_path}"
+    query = logs.start(spark, source, root, available_now=False)
+    listed = tmp_path / "sink" / "_spark_metadata"
+    try:
+        for batch in range(4):
+            if batch == 3:
+                (listed / "5.compact").write_text((listed / "2.compact").read_text())
+            logs.feed(source, batch)
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert not (listed / "3").exists()
+    assert logs.ids(spark, root) == list(range(15))
+
+
 def _sparks_manager() -> str:
     package = logs._STREAMING + (".checkpointing" if logs._MOVED else "")
     return f"{package}.FileContextBasedCheckpointFileManager"

@@ -12,9 +12,6 @@ import scala.Option;
 final class FilledSinkLog extends FileStreamSinkLog {
   private final ListHoles holes;
 
-  /** The newest entry that this run has added; -1 before that. */
-  private long newest = -1;
-
   /** Of a query, in the place of Spark's own. */
   FilledSinkLog(SparkSession session, String path, Option<Object> retention, ListHoles holes) {
     super(FileStreamSinkLog.VERSION(), session, path, retention);
@@ -24,17 +21,6 @@ final class FilledSinkLog extends FileStreamSinkLog {
   @Override
   public boolean add(long batch, SinkFileStatus[] files) {
     holes.fillBefore(batch, metadataPath(), missing -> super.add(missing, new SinkFileStatus[0]));
-    boolean isAdded = super.add(batch, files);
-    newest = isAdded ? batch : newest;
-    return isAdded;
-  }
-
-  /**
-   * Spark lists the log before each batch, to leave out one that is there. Only this run adds entries, or another
-   * driver of the same query: then this one finds the entry taken when it adds its own.
-   */
-  @Override
-  public Option<Object> getLatestBatchId() {
-    return newest < 0 ? super.getLatestBatchId() : Option.<Object>apply(newest);
+    return super.add(batch, files);
   }
 }
