@@ -128,6 +128,20 @@ def test_an_entry_that_is_gone_is_not_remembered(opened: Opened) -> None:
     assert opened().newest() == 4
 
 
+@pytest.mark.parametrize("kept", ["true", "false"])
+@pytest.mark.parametrize("scheme", ["objectstore"])
+def test_nothing_is_kept_where_spark_may_keep_nothing(
+    spark: SparkSession, opened: Opened, counted: Callable[[], Counter[str]], kept: str
+) -> None:
+    with session_conf(spark, {"spark.sql.streaming.metadataCache.enabled": kept}):
+        log = opened()
+        for batch in range(3):
+            log.add(batch, batch)
+        counted()
+        assert log.watermark(2) == 2
+    assert bool(counted()["open"]) == (kept == "false")
+
+
 def test_what_a_killed_driver_left_is_in_nobodys_way(opened: Opened, tmp_path: Path) -> None:
     """It has written the temporary file of an entry, and not renamed it."""
     log = opened()

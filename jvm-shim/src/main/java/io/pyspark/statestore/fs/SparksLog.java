@@ -32,6 +32,9 @@ final class SparksLog implements FileManager {
   /** A setting of Spark's: it looks for each file that it has renamed, because the file system needs that. */
   private static final String RENAMED_FILE_CHECK = "spark.sql.streaming.checkpoint.renamedFileCheck.enabled";
 
+  /** A setting of Spark's: where it is false, Spark reads an entry each time that it needs it. */
+  private static final String CACHES = "spark.sql.streaming.metadataCache.enabled";
+
   private static final Map<String, Kind> KINDS =
       Map.of(
           "org.apache.hadoop.hdfs.DistributedFileSystem",
@@ -74,11 +77,12 @@ final class SparksLog implements FileManager {
 
   private int expiriesCount;
 
-  private SparksLog(FileManager sparks, FileSystem fs, Path directory, boolean renames, PurgedEntries purged) {
+  private SparksLog(
+      FileManager sparks, FileSystem fs, Path directory, OwnEntries own, boolean renames, PurgedEntries purged) {
     this.sparks = sparks;
     this.fs = fs;
     this.directory = directory;
-    this.own = new OwnEntries(keptOf(directory));
+    this.own = own;
     this.renames = renames;
     this.purged = purged;
   }
@@ -99,11 +103,12 @@ final class SparksLog implements FileManager {
       return sparks;
     }
     Path directory = fs.makeQualified(location);
+    OwnEntries own = new OwnEntries(keptOf(directory, conf));
     if (kind == Kind.RENAMES) {
-      return new SparksLog(sparks, fs, directory, false, null);
+      return new SparksLog(sparks, fs, directory, own, false, null);
     }
     boolean renames = !conf.getBoolean(RENAMED_FILE_CHECK, false);
-    return new SparksLog(sparks, fs, directory, renames, PurgedEntries.of(BulkDeletion.of(fs, directory)));
+    return new SparksLog(sparks, fs, directory, own, renames, PurgedEntries.of(BulkDeletion.of(fs, directory)));
   }
 
   private static Kind kind(FileSystem fs, Configuration conf) {
@@ -124,8 +129,11 @@ final class SparksLog implements FileManager {
   }
 
   /** Nothing of a sink's list is kept: {@code Sink.compact} replaces entries of it while the query runs. */
-  private static int keptOf(Path log) {
-    return log.getName().equals("_spark_metadata") ? 0 : isOfSource(log) ? KEPT_OF_SOURCE : KEPT;
+  private static int keptOf(Path log, Configuration conf) {
+    if (log.getName().equals("_spark_metadata") || !conf.getBoolean(CACHES, true)) {
+      return 0;
+    }
+    return isOfSource(log) ? KEPT_OF_SOURCE : KEPT;
   }
 
   /** The number of an entry of this log; -1 for all else. */
