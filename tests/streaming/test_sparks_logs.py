@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from benchmarks.filesystems import METADATA_CALLS, PACKAGE, filesystem_settings
@@ -216,6 +217,24 @@ def test_an_entry_of_a_sinks_list_that_was_replaced_is_read(spark: SparkSession,
         query.stop()
     assert (tmp_path / "sink" / "_spark_metadata" / "5.compact").exists()
     assert logs.ids(spark, root) == list(range(30))
+
+
+@pytest.mark.parametrize("scheme", ["counting"])
+def test_a_source_log_that_was_deleted_is_missed(spark: SparkSession, scheme: str, tmp_path: Path) -> None:
+    """When Spark repeats it: a query whose checkpoint is gone must not go on as if it were there."""
+    source = tmp_path / "input"
+    query = logs.start(spark, source, f"{scheme}:{tmp_path}", available_now=False)
+    try:
+        for batch in range(5):
+            logs.feed(source, batch)
+            query.processAllAvailable()
+        for entry in (tmp_path / "checkpoint" / "sources" / "0").iterdir():
+            entry.unlink()
+        logs.feed(source, 5)
+        with pytest.raises(StreamingQueryException, match=r"sources/0/2\.compact"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
 
 
 @pytest.mark.parametrize("scheme", ["counting"])

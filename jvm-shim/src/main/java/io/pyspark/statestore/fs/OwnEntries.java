@@ -11,6 +11,9 @@ import java.util.Set;
  * once it is there, so its writer need not read it.
  */
 final class OwnEntries {
+  /** How the name of an entry ends that repeats all before it. */
+  static final String COMPACT = ".compact";
+
   /** Spark repeats the last ten entries of some logs, or as many as it is told to. */
   private static final int NAMES = 200;
 
@@ -76,6 +79,25 @@ final class OwnEntries {
   /** What is in an entry of this run; null where that is not known. */
   synchronized byte[] content(String name) {
     return contents.get(name);
+  }
+
+  /**
+   * Of the known entries that the next one with all before it is made of, the first; null where it has to be read, so
+   * that nobody need ask for it.
+   */
+  synchronized String firstRepeated() {
+    String first = null;
+    for (String name : names) {
+      first = first == null || name.endsWith(COMPACT) ? name : first;
+    }
+    return contents.containsKey(first) ? first : null;
+  }
+
+  /** All entries may be gone. The number of the newest one stays: no older one is added. */
+  synchronized void forgetAll() {
+    names.clear();
+    contents.clear();
+    bytesCount = 0;
   }
 
   /** An entry is deleted, or written over. */

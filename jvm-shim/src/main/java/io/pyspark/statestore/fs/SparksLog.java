@@ -157,7 +157,21 @@ final class SparksLog implements FileManager {
       own.forget(path.getName());
       return sparks.createAtomic(path, true);
     }
+    if (path.getName().endsWith(OwnEntries.COMPACT)) {
+      forgetIfGone();
+    }
     return new OwnEntry(renames ? renamed(qualified(path)) : sparks.createAtomic(path, false), path.getName(), number);
+  }
+
+  /**
+   * Before Spark repeats the log in an entry. Where somebody has deleted the log, it is read, and Spark says that it is
+   * gone; out of memory the query would go on without it.
+   */
+  private void forgetIfGone() {
+    String first = own.firstRepeated();
+    if (first != null && !sparks.exists(new Path(directory, first))) {
+      own.forgetAll();
+    }
   }
 
   private AtomicFile renamed(Path path) {
