@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import MakeSpark
-from tests.jvm.harness import begun, java_error, result_in_time
+from tests.jvm.harness import begun, in_time, java_error, result_in_time
 from tests.s3.conftest import MakeQuery
 from tests.s3.harness import CONF, S3Place, query_process
 from tests.s3.local_s3 import class_path_settings
@@ -74,6 +75,37 @@ def test_the_later_of_two_drivers_fails(opened: Callable[[], CommitLog], place: 
         mine.add(2, 1)
     assert opened().watermark(2) == 2
     assert [key for key in place.s3.keys(f"{place.key}/commits/") if key.endswith(".tmp")] == []
+
+
+def cached(spark: SparkSession, place: S3Place, changed: Mapping[str, str]) -> Any:
+    """The file system that Hadoop gives to whoever asks in this process."""
+    conf = spark._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+    for key, value in changed.items():
+        conf.set(key, value)
+    return spark._jvm.org.apache.hadoop.fs.Path(place.location()).getFileSystem(conf)
+
+
+def test_a_file_system_that_others_close_is_not_that_of_a_log(
+    spark: SparkSession, opened: Callable[[], CommitLog], place: S3Place
+) -> None:
+    log = opened()
+    for batch in range(2):
+        log.add(batch, batch)
+    cached(spark, place, {}).close()
+    assert log.add(2, 20)
+    assert opened().watermark(2) == 20
+
+
+def test_a_log_has_the_settings_of_its_session(
+    spark: SparkSession, opened: Callable[[], CommitLog], place: S3Place
+) -> None:
+    """Others in the process may have been first, with other ones."""
+    spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+    others = cached(spark, place, {"fs.s3a.endpoint": "http://127.0.0.1:1", "fs.s3a.attempts.maximum": "1"})
+    try:
+        assert in_time(opened().add, 0, 1)
+    finally:
+        others.close()
 
 
 def test_what_a_batch_costs(spark: SparkSession, place: S3Place, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.files.BulkDeletion;
 import io.pyspark.statestore.files.Threads;
+import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.HashSet;
 import java.util.LinkedHashSet;
@@ -22,19 +23,17 @@ final class PurgedEntries {
   /** So many wait at most; each is a file more than Spark would keep. */
   private static final int MOST = 20;
 
-  private final BulkDeletion deletion;
-  private final int pageSize;
+  private final OwnFileSystem fs;
+  private final Path directory;
   private final Set<Path> waiting = new LinkedHashSet<>();
   private final Set<Path> beingDeleted = new HashSet<>();
 
-  private PurgedEntries(BulkDeletion deletion) {
-    this.deletion = deletion;
-    this.pageSize = Math.min(MOST, deletion.pageSize());
-  }
+  /** Null before the first entry. */
+  private BulkDeletion deletion;
 
-  /** Null where one request deletes one file, so that waiting would save none. */
-  static PurgedEntries of(BulkDeletion deletion) {
-    return deletion.pageSize() > 1 ? new PurgedEntries(deletion) : null;
+  PurgedEntries(OwnFileSystem fs, Path directory) {
+    this.fs = fs;
+    this.directory = directory;
   }
 
   /** Whether an entry counts as deleted, and may still be there. */
@@ -45,11 +44,16 @@ final class PurgedEntries {
   /**
    * Has an entry deleted, with the page that it completes. Spark waits for the thread that purges when a query stops;
    * were the page deleted in another one, it could take entries of the next run, or of another query, at this path.
+   *
+   * @return false where one request deletes one file, so that waiting would save none
    */
-  void add(Path entry) throws InterruptedIOException {
+  boolean add(Path entry) throws IOException {
+    if (deletion().pageSize() == 1) {
+      return false;
+    }
     List<Path> page = pageWith(entry);
     if (page.isEmpty()) {
-      return;
+      return true;
     }
     try {
       delete(page);
@@ -58,12 +62,20 @@ final class PurgedEntries {
         page.forEach(beingDeleted::remove);
       }
     }
+    return true;
+  }
+
+  private synchronized BulkDeletion deletion() throws IOException {
+    if (deletion == null) {
+      deletion = BulkDeletion.of(fs.get(), directory);
+    }
+    return deletion;
   }
 
   /** Empty where the page is not full yet. */
   private synchronized List<Path> pageWith(Path entry) {
     waiting.add(entry);
-    if (waiting.size() < pageSize) {
+    if (waiting.size() < Math.min(MOST, deletion.pageSize())) {
       return List.of();
     }
     List<Path> page = List.copyOf(waiting);
@@ -72,8 +84,8 @@ final class PurgedEntries {
     return page;
   }
 
-  private void delete(List<Path> page) throws InterruptedIOException {
-    Map<Path, Exception> failed = deletion.delete(page);
+  private void delete(List<Path> page) throws IOException {
+    Map<Path, Exception> failed = deletion().delete(page);
     if (failed.isEmpty()) {
       return;
     }

@@ -1,10 +1,8 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Unchecked;
-import io.pyspark.statestore.files.BulkDeletion;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.io.OutputStream;
 import java.util.Arrays;
 import java.util.Locale;
@@ -65,26 +63,33 @@ final class SparksLog implements FileManager {
   }
 
   private final FileManager sparks;
+
+  /** Only to qualify paths: others may close it. */
   private final FileSystem fs;
+
   private final Path directory;
   private final OwnEntries own;
+
+  /** Null where Spark's manager adds and deletes all entries. */
+  private final OwnFileSystem ownFs;
 
   /** Whether entries are renamed here, and not by Spark's manager. */
   private final boolean renames;
 
-  /** Null where each entry is deleted by itself. */
+  /** Null where Spark's manager deletes all entries. */
   private final PurgedEntries purged;
 
   private int expiriesCount;
 
   private SparksLog(
-      FileManager sparks, FileSystem fs, Path directory, OwnEntries own, boolean renames, PurgedEntries purged) {
+      FileManager sparks, FileSystem fs, Path directory, OwnEntries own, OwnFileSystem ownFs, boolean renames) {
     this.sparks = sparks;
     this.fs = fs;
     this.directory = directory;
     this.own = own;
+    this.ownFs = ownFs;
     this.renames = renames;
-    this.purged = purged;
+    this.purged = ownFs == null ? null : new PurgedEntries(ownFs, directory);
   }
 
   /**
@@ -105,10 +110,10 @@ final class SparksLog implements FileManager {
     Path directory = fs.makeQualified(location);
     OwnEntries own = new OwnEntries(keptOf(directory, conf));
     if (kind == Kind.RENAMES) {
-      return new SparksLog(sparks, fs, directory, own, false, null);
+      return new SparksLog(sparks, fs, directory, own, null, false);
     }
     boolean renames = !conf.getBoolean(RENAMED_FILE_CHECK, false);
-    return new SparksLog(sparks, fs, directory, own, renames, PurgedEntries.of(BulkDeletion.of(fs, directory)));
+    return new SparksLog(sparks, fs, directory, own, new OwnFileSystem(directory.toUri(), conf), renames);
   }
 
   private static Kind kind(FileSystem fs, Configuration conf) {
@@ -176,7 +181,7 @@ final class SparksLog implements FileManager {
 
   private AtomicFile renamed(Path path) {
     try {
-      return new RenamedEntry(fs, path);
+      return new RenamedEntry(ownFs.get(), path);
     } catch (IOException e) {
       throw Unchecked.raise(e);
     }
@@ -230,13 +235,16 @@ final class SparksLog implements FileManager {
       own.forget(path.getName());
     }
     // A run that goes back before batches deletes their entries before it adds any: these are gone at once.
-    if (purged == null || number < 0 || number >= own.newest()) {
+    if (number < 0 || number >= own.newest() || !isDeletedWithOthers(qualified(path))) {
       sparks.delete(path);
-      return;
     }
+  }
+
+  /** Has an entry deleted with others; false where that is not possible. */
+  private boolean isDeletedWithOthers(Path entry) {
     try {
-      purged.add(qualified(path));
-    } catch (InterruptedIOException e) {
+      return purged != null && purged.add(entry);
+    } catch (IOException e) {
       throw Unchecked.raise(e);
     }
   }
@@ -271,6 +279,13 @@ final class SparksLog implements FileManager {
   @Override
   public void close() {
     sparks.close();
+    try {
+      if (ownFs != null) {
+        ownFs.close();
+      }
+    } catch (IOException e) {
+      throw Unchecked.raise(e);
+    }
   }
 
   /** An entry that this run adds. It is known once it is there. */
