@@ -139,12 +139,30 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     return lowWaterMark;
   }
 
-  void add(RowTrie trie) {
+  /**
+   * A version was made. Spark also makes one for each read: these have nothing of their own, and are left out. The
+   * others are found when they have grown, or are loaded.
+   */
+  void made(RowTrie trie) {
+    if (!isWatched) {
+      add(trie);
+    }
+  }
+
+  /** A version has got larger by so many bytes. The task waits where there is no room for them. */
+  void grown(RowTrie trie, long bytes) {
+    add(trie);
+    grown(bytes);
+  }
+
+  private void add(RowTrie trie) {
     synchronized (tries) {
       tries.removeIf(each -> each.get() == null);
-      tries.add(new WeakReference<>(trie));
+      if (tries.stream().noneMatch(each -> each.get() == trie)) {
+        tries.add(new WeakReference<>(trie));
+        haveVersionsChanged = true;
+      }
     }
-    haveVersionsChanged = true;
   }
 
   /**
@@ -178,12 +196,20 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     return found;
   }
 
+  private boolean isLoaded(RowTrie trie) {
+    synchronized (tries) {
+      return !isWatched || loaded.contains(trie);
+    }
+  }
+
   /** Bytes of heap that all versions take together, about; what they share counts once. */
   long heapBytes() {
     long sum = 0;
     List<RowTrie> versions = versions();
     for (RowTrie each : versions) {
-      sum += versions.stream().anyMatch(each::isCopyOf) ? each.ownBytes() : each.bytes();
+      // What an attempt shares with a version that is gone, others have, or nobody.
+      boolean isAttempt = each.isCopy() && !isLoaded(each);
+      sum += isAttempt || versions.stream().anyMatch(each::isCopyOf) ? each.ownBytes() : each.bytes();
     }
     long spilled = spilledBytes();
     if (spilled > sum) {
@@ -231,8 +257,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     return reads.get();
   }
 
-  /** A version has got larger by so many bytes. The task waits where there is no room for them. */
-  void grown(long bytes) {
+  private void grown(long bytes) {
     if (isWatched) {
       HeapSpillMonitor.grown(bytes);
     }

@@ -75,6 +75,10 @@ final class RowTrie {
     return ownBytes;
   }
 
+  boolean isCopy() {
+    return baseVersion != null;
+  }
+
   boolean isCopyOf(RowTrie base) {
     return baseVersion == base.version;
   }

@@ -40,12 +40,16 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
    */
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier, HeapSpill spill) {
     this.schema = schema;
-    this.rows = new RowTrie(spill == null ? null : spill::grown);
+    this.rows = new RowTrie(spill == null ? null : bytes -> spill.grown(rows(), bytes));
     this.ahead = spill == null ? null : spill.ahead();
     if (spill != null) {
-      spill.add(rows);
+      spill.made(rows);
     }
     this.verifier = verifier.isDefined() ? verifier.get() : null;
+  }
+
+  private RowTrie rows() {
+    return rows;
   }
 
   /** Says which versions there are of a store whose rows may be on the local disk, the oldest first. */

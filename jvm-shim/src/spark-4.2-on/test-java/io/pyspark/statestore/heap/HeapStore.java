@@ -277,6 +277,11 @@ public final class HeapStore implements AutoCloseable {
     }
   }
 
+  /** Bytes of heap of all stores of this process that may spill, as they are told to who watches memory. */
+  public long heapBytes() {
+    return HeapSpillMonitor.stores().stream().mapToLong(HeapSpill::heapBytes).sum();
+  }
+
   /** The figures of rows on the local disk: bytes there, and reads so far. */
   public long[] spilled() {
     return new long[] {HeapSpillMonitor.spilledBytes(), HeapSpillMonitor.fileBytes(), HeapSpillMonitor.reads()};
