@@ -77,11 +77,16 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
     return result
 
 
-def open_files(jvm: Any) -> Iterator[str]:
-    """Names of the files that the JVM has open."""
+def open_descriptors(jvm: Any) -> Iterator[tuple[str, Path]]:
+    """Names of the files that the JVM has open, and where they are read whatever became of their names."""
     for entry in Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd").iterdir():
         with suppress(FileNotFoundError):
-            yield os.readlink(entry)
+            yield os.readlink(entry), entry
+
+
+def open_files(jvm: Any) -> Iterator[str]:
+    """Names of the files that the JVM has open."""
+    return (name for name, _ in open_descriptors(jvm))
 
 
 def begun(action: Callable[..., Any], *arguments: Any) -> Future[Any]:

@@ -1,9 +1,12 @@
 package io.pyspark.statestore.files;
 
+import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.RejectedExecutionException;
@@ -37,6 +40,26 @@ public final class Parallel {
       }
     }
     return futures;
+  }
+
+  /**
+   * Runs tasks, and adds up what they return.
+   *
+   * @param what is done, for the message of whoever is interrupted
+   */
+  public static int sum(Executor threads, int width, List<Callable<Integer>> tasks, String what) throws IOException {
+    int sum = 0;
+    try {
+      for (FutureTask<Integer> each : start(threads, width, tasks)) {
+        sum += each.get();
+      }
+      return sum;
+    } catch (ExecutionException e) {
+      throw new IOException(e.getCause());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("Interrupted while " + what);
+    }
   }
 
   private static <T> void runAll(Queue<FutureTask<T>> waiting) {

@@ -3,22 +3,21 @@ package io.pyspark.statestore.heap;
 import io.pyspark.statestore.files.Parallel;
 import io.pyspark.statestore.files.Threads;
 import io.pyspark.statestore.metrics.StoreFigures.LookAhead;
+import io.pyspark.statestore.read.StoreAhead;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.FutureTask;
 import java.util.function.BooleanSupplier;
 
 /**
  * Brings buckets of a heap store back from a slow disk before somebody reads them one after the other, several at the
  * same time.
  */
-public final class HeapAhead {
+public final class HeapAhead implements StoreAhead<HeapAhead.Key> {
   /** Reading ahead pays from about here: a thread takes ten microseconds or more to be handed a key. */
   static volatile long slowNanos = 100_000;
 
@@ -47,13 +46,20 @@ public final class HeapAhead {
   }
 
   /** Whether reads would wait: something is on the disk, and reads of it were slow lately. */
+  @Override
   public boolean isNeeded() {
     return spill.spilledBytes() > 0 && spill.readNanos() >= slowNanos;
   }
 
-  /** Counts the reads that had to wait. */
+  @Override
   public long waits() {
     return spill.reads();
+  }
+
+  /** What comes back stays for a while. */
+  @Override
+  public long mostKeys(int windows) {
+    return Long.MAX_VALUE;
   }
 
   /** Notes a read, where the current thread only notes what it reads. */
@@ -66,12 +72,7 @@ public final class HeapAhead {
     return isNoted;
   }
 
-  /**
-   * Runs reads of the current thread that read nothing: each finds no row, and what it asks for is noted.
-   *
-   * @param reads makes a read; false where there is none left
-   * @param bytes of memory that the keys may take; when there are more, no further read is made
-   */
+  @Override
   public List<Key> keysOf(BooleanSupplier reads, long bytes) {
     List<Key> found = new ArrayList<>();
     noting = new Noting(Thread.currentThread(), found);
@@ -86,24 +87,15 @@ public final class HeapAhead {
   }
 
   /** Brings back what keys need. What cannot be read is left: whoever reads it is told. */
-  public LookAhead fetch(List<Key> keys, int parallelism, BooleanSupplier isCancelled) throws IOException {
+  @Override
+  public LookAhead fetch(Collection<Key> keys, int parallelism, BooleanSupplier isCancelled) throws IOException {
     List<Callable<Integer>> tasks = new ArrayList<>();
     for (Key key : keys) {
       if (key.rows.hasSpilled(key.hash, key.bits)) {
         tasks.add(() -> isCancelled.getAsBoolean() ? 0 : key.rows.bringBack(key.hash, key.bits));
       }
     }
-    int fetched = 0;
-    try {
-      for (FutureTask<Integer> each : Parallel.start(READERS, parallelism, tasks)) {
-        fetched += each.get();
-      }
-    } catch (ExecutionException e) {
-      throw new IOException(e.getCause());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new InterruptedIOException("Interrupted while state was read ahead");
-    }
+    int fetched = Parallel.sum(READERS, parallelism, tasks, "state was read ahead");
     return new LookAhead(1, keys.size(), keys.size() - tasks.size(), fetched);
   }
 }

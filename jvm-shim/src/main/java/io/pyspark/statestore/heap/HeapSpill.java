@@ -320,14 +320,15 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     while (first + size < Node.SLOTS && node.seen(first + size) == bucket) {
       size++;
     }
-    if (!known.containsKey(bucket)) {
-      known.put(bucket, isToStay(node, Node.mask(first, size), bucket) ? null : append(bucket));
-      if (known.get(bucket) != null) {
-        freed += known.get(bucket).saved();
-        addSpilled(known.get(bucket), 1);
-      }
-    }
     SpilledBucket spilled = known.get(bucket);
+    if (!known.containsKey(bucket)) {
+      if (!isToStay(node, Node.mask(first, size), bucket)) {
+        spilled = append(bucket);
+        freed += spilled.saved();
+        addSpilled(spilled, 1);
+      }
+      known.put(bucket, spilled);
+    }
     for (int slot = first; spilled != null && slot < first + size; slot++) {
       node.replace(slot, bucket, spilled);
     }

@@ -1,7 +1,7 @@
 /**
  * How bytes come back out of merged files, checked.
  *
- * <p>May import: {@code files}, {@code index}.
+ * <p>May import: {@code files}, {@code index}, {@code metrics}.
  *
  * <ol>
  *   <li>{@link io.pyspark.statestore.read.SegmentReader} reads a segment and compares its checksum; where its file is
@@ -11,6 +11,7 @@
  *   <li>{@link io.pyspark.statestore.read.Prefetcher} fetches what Spark asks for next: what a {@link
  *       io.pyspark.statestore.read.SnapshotZip} names, or the changelogs that follow
  *   <li>{@link io.pyspark.statestore.read.SegmentInputStream} is what Spark reads
+ *   <li>{@link io.pyspark.statestore.read.StoreAhead} is how a store is read ahead, whichever it is
  * </ol>
  */
 package io.pyspark.statestore.read;

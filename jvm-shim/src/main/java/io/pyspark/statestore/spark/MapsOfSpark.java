@@ -1,9 +1,6 @@
 package io.pyspark.statestore.spark;
 
-import io.pyspark.statestore.Options;
 import io.pyspark.statestore.heap.MapFactoryHook;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
@@ -20,11 +17,7 @@ final class MapsOfSpark {
 
   /** Whether the option asks for maps that share their rows. */
   static boolean areUnwanted(Configuration conf) {
-    try {
-      return Options.from(conf).heapCopyOnWrite();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
+    return ProviderConf.options(conf).heapCopyOnWrite();
   }
 
   /** For a store that has maps of Spark's. */

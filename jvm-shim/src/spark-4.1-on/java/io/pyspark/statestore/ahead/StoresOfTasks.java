@@ -1,10 +1,8 @@
 package io.pyspark.statestore.ahead;
 
-import io.pyspark.statestore.heap.HeapAhead;
 import io.pyspark.statestore.metrics.StoreFigures.LookAhead;
-import io.pyspark.statestore.rocks.ReadAhead;
+import io.pyspark.statestore.read.StoreAhead;
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -33,8 +31,9 @@ public final class StoresOfTasks {
    */
   record Opened(ReadStateStore store, StoreAhead<?> ahead, Consumer<LookAhead> figures) {
     /** What reads of the current thread would ask for. */
+    @SuppressWarnings("unchecked")
     List<Object> keysOf(BooleanSupplier reads, long bytes) {
-      return new ArrayList<>(ahead.keysOf(reads, bytes));
+      return (List<Object>) ahead.keysOf(reads, bytes);
     }
 
     /** Fetches what keys of {@link #keysOf} need. */
@@ -47,20 +46,11 @@ public final class StoresOfTasks {
   private StoresOfTasks() {}
 
   /** The current task has opened a store, or has it for writing now. Outside of tasks nobody looks ahead. */
-  public static void opened(StateStoreId id, ReadStateStore store, ReadAhead ahead, Consumer<LookAhead> figures) {
-    add(id, new Opened(store, StoreAhead.of(ahead), figures));
-  }
-
-  /** The same for a heap store. */
-  public static void opened(StateStoreId id, ReadStateStore store, HeapAhead ahead, Consumer<LookAhead> figures) {
-    add(id, new Opened(store, StoreAhead.of(ahead), figures));
-  }
-
-  private static void add(StateStoreId id, Opened opened) {
+  public static void opened(StateStoreId id, ReadStateStore store, StoreAhead<?> ahead, Consumer<LookAhead> figures) {
     TaskContext task = TaskContext.get();
     if (task != null) {
       long attempt = task.taskAttemptId();
-      BY_ATTEMPT.computeIfAbsent(attempt, first -> forgottenWith(task)).put(id, opened);
+      BY_ATTEMPT.computeIfAbsent(attempt, first -> forgottenWith(task)).put(id, new Opened(store, ahead, figures));
     }
   }
 

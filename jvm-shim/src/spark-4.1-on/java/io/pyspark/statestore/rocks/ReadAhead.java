@@ -3,9 +3,9 @@ package io.pyspark.statestore.rocks;
 import io.pyspark.statestore.files.Parallel;
 import io.pyspark.statestore.files.Threads;
 import io.pyspark.statestore.metrics.StoreFigures.LookAhead;
+import io.pyspark.statestore.read.StoreAhead;
 import io.pyspark.statestore.tables.LazyFiles;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
@@ -13,10 +13,8 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.FutureTask;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
@@ -34,7 +32,7 @@ import org.rocksdb.RocksDBException;
  *
  * <p>A key that is complete is in RocksDB's block cache.
  */
-public final class ReadAhead {
+public final class ReadAhead implements StoreAhead<AskedKey> {
   /** Levels of a database, and blocks of a row or a prefix, that are fetched ahead. The rest is whoever reads it's. */
   private static final int ROUNDS = 8;
 
@@ -77,6 +75,7 @@ public final class ReadAhead {
   }
 
   /** Whether reads would wait: something of the files is missing, or the disk is slow. */
+  @Override
   public boolean isNeeded() {
     return hasHoles() || disk != null && disk.areSlow();
   }
@@ -86,17 +85,19 @@ public final class ReadAhead {
   }
 
   /** Counts the reads that had to wait for what was missing. */
+  @Override
   public long waits() {
     return files == null ? 0 : files.waits();
   }
 
   /** For how many keys at a time, so that RocksDB's cache still has what was read ahead for the first one. */
+  @Override
   public long mostKeys(int windows) {
     long bytes = hasHoles() ? 0 : asked().cacheBytes();
     return bytes <= 0 ? Long.MAX_VALUE : Math.max(1, bytes / CACHE_BYTES_OF_KEY / windows);
   }
 
-  /** What reads of the current thread would ask for; see {@link AskedRocksDB#keysOf}. */
+  @Override
   public List<AskedKey> keysOf(BooleanSupplier reads, long bytes) {
     return tampering.apply(asked().keysOf(reads, bytes));
   }
@@ -108,15 +109,7 @@ public final class ReadAhead {
     return asked;
   }
 
-  /**
-   * Fetches what keys need. It fails where a part cannot be fetched, and no reader has to know: each fetches what it
-   * needs by itself.
-   *
-   * @param keys of {@link #keysOf}, in any order, and some of them more than once
-   * @param parallelism how many requests are under way at the same time
-   * @param isCancelled asked again and again
-   * @return what was done, as one window
-   */
+  @Override
   public LookAhead fetch(Collection<AskedKey> keys, int parallelism, BooleanSupplier isCancelled) throws IOException {
     List<AskedKey> sorted = tampering.apply(new ArrayList<>(new TreeSet<>(keys)));
     return hasHoles() ? fill(sorted, parallelism, isCancelled) : read(sorted, parallelism, isCancelled);
@@ -178,17 +171,7 @@ public final class ReadAhead {
       List<AskedKey> some = keys.subList(at, Math.min(at + NEIGHBOURS, keys.size()));
       tasks.add(() -> asked.read(some, isCancelled));
     }
-    int slow = 0;
-    try {
-      for (FutureTask<Integer> each : Parallel.start(READERS, parallelism, tasks)) {
-        slow += each.get();
-      }
-    } catch (ExecutionException e) {
-      throw new IOException(e.getCause());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new InterruptedIOException("Interrupted while state was read ahead");
-    }
+    int slow = Parallel.sum(READERS, parallelism, tasks, "state was read ahead");
     if (disk != null && !isCancelled.getAsBoolean()) {
       disk.asked(slow > 0);
     }
