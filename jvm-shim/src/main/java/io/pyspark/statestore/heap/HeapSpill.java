@@ -1,27 +1,14 @@
 package io.pyspark.statestore.heap;
 
-import io.pyspark.statestore.StateStoreFilesException;
-import io.pyspark.statestore.StateStoreFilesException.Id;
-import io.pyspark.statestore.Unchecked;
 import java.io.IOException;
-import java.lang.ref.WeakReference;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Collections;
-import java.util.Comparator;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.IdentityHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.WeakHashMap;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Keeps the buckets of a heap store that nobody has used for long in files on the local disk, where memory is short:
@@ -35,11 +22,9 @@ import org.slf4j.LoggerFactory;
  * there, and spills the others, in each version that has them: before that, nothing would be free. It goes on from
  * where it stopped, when memory is short again.
  *
- * <p>Files that are less than half of buckets which versions still have are given up: those buckets are written anew.
+ * <p>{@link SpillFiles} says which files are given up; what versions still have of them is written anew.
  */
 public final class HeapSpill implements SpillOwner, AutoCloseable {
-  private static final Logger LOG = LoggerFactory.getLogger(HeapSpill.class);
-
   /** A bucket that is smaller stays: nothing would be gained. */
   private static final int SMALLEST = 4 * SpilledBucket.BYTES;
 
@@ -52,27 +37,11 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** Between two rounds is so many times what one takes. */
   private static final int PAUSE_OF_ROUNDS = 20;
 
-  private static final int AVERAGED_READS = 16;
-
-  /** After an error of the disk nothing is spilled for so long. */
-  private static final long REST_NANOS = TimeUnit.SECONDS.toNanos(60);
-
-  private final Path directory;
-  private final String store;
+  private final SpillFiles files;
   private final double highWaterMark;
   private final double lowWaterMark;
   private final boolean isWatched;
-
-  /** Versions, the newest last: those of {@link #keepOnly}, and what was made since. Guarded by itself. */
-  private final List<WeakReference<RowTrie>> tries = new ArrayList<>();
-
-  /** Of them, those of the last {@link #keepOnly}. */
-  private final Set<RowTrie> loaded = Collections.newSetFromMap(new WeakHashMap<>());
-
-  private final Set<SpillFile> files = new LinkedHashSet<>();
-  private final Set<SpillFile> unreadable = new HashSet<>();
-  private SpillFile current;
-  private volatile long fileBytes;
+  private final HeapVersions versions;
 
   /** The slot of the root with which it goes on. */
   private int hand;
@@ -83,14 +52,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** By slot of the root, so that each can be counted anew while the others change. */
   private final AtomicLongArray spilledBytes = new AtomicLongArray(Node.SLOTS);
 
-  private final AtomicLong reads = new AtomicLong();
-
-  /** How long a read takes, on the average of the last ones. Threads may overwrite each other's. */
-  private volatile long readNanos;
-
   private final HeapAhead ahead = new HeapAhead(this);
-  private volatile long writtenBytes;
-  private volatile long restUntilNanos = System.nanoTime();
 
   /** Whether a version may have gone since the last count, and with it what only that version had on the disk. */
   private volatile boolean haveVersionsChanged;
@@ -104,10 +66,10 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   private long nextRoundNanos = System.nanoTime();
   private volatile boolean isClosed;
 
-  private HeapSpill(Path directory, String store, double highWaterMark, double lowWaterMark, boolean isWatched) {
-    this.directory = directory;
+  private HeapSpill(SpillFiles files, double highWaterMark, double lowWaterMark, boolean isWatched) {
+    this.files = files;
     this.isWatched = isWatched;
-    this.store = store;
+    versions = new HeapVersions(!isWatched);
     this.highWaterMark = highWaterMark;
     this.lowWaterMark = lowWaterMark;
   }
@@ -115,20 +77,19 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /**
    * Of a store that has no version yet.
    *
-   * @param directory for its files, on the local disk
    * @param store what messages call the store
    * @param highWaterMark when so much of the heap is used, buckets are spilled
    * @param lowWaterMark until so much is left
    */
-  public static HeapSpill open(Path directory, String store, double highWaterMark, double lowWaterMark) {
-    HeapSpill made = new HeapSpill(directory, store, highWaterMark, lowWaterMark, true);
+  public static HeapSpill open(String store, double highWaterMark, double lowWaterMark) {
+    HeapSpill made = new HeapSpill(SpillFiles.ofExecutor(store), highWaterMark, lowWaterMark, true);
     HeapSpillMonitor.add(made);
     return made;
   }
 
   /** As {@link #open}, without anybody who watches memory. */
   static HeapSpill unwatched(Path directory) {
-    return new HeapSpill(directory, "test", 1, 1, false);
+    return new HeapSpill(new SpillFiles(directory, "test"), 1, 1, false);
   }
 
   double highWaterMark() {
@@ -156,61 +117,20 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   }
 
   private void add(RowTrie trie) {
-    synchronized (tries) {
-      tries.removeIf(each -> each.get() == null);
-      if (tries.stream().noneMatch(each -> each.get() == trie)) {
-        tries.add(new WeakReference<>(trie));
-        haveVersionsChanged = true;
-      }
+    if (versions.add(trie)) {
+      haveVersionsChanged = true;
     }
   }
 
-  /**
-   * The store has these versions now, the oldest first, and none of those any more that this was said of before. What
-   * other attempts of a task write meanwhile stays.
-   */
-  void keepOnly(List<RowTrie> versions) {
-    synchronized (tries) {
-      tries.removeIf(each -> each.get() == null || loaded.contains(each.get()) || versions.contains(each.get()));
-      List<WeakReference<RowTrie>> made = List.copyOf(tries);
-      tries.clear();
-      versions.forEach(each -> tries.add(new WeakReference<>(each)));
-      tries.addAll(made);
-      loaded.clear();
-      loaded.addAll(versions);
-    }
+  /** As {@link HeapVersions#keepOnly}. */
+  void keepOnly(List<RowTrie> now) {
+    versions.keepOnly(now);
     haveVersionsChanged = true;
-  }
-
-  /** The versions that there are, the newest first. */
-  private List<RowTrie> versions() {
-    List<RowTrie> found = new ArrayList<>();
-    synchronized (tries) {
-      for (int i = tries.size() - 1; i >= 0; i--) {
-        RowTrie trie = tries.get(i).get();
-        if (trie != null) {
-          found.add(trie);
-        }
-      }
-    }
-    return found;
-  }
-
-  private boolean isLoaded(RowTrie trie) {
-    synchronized (tries) {
-      return !isWatched || loaded.contains(trie);
-    }
   }
 
   /** Bytes of heap that all versions take together, about; what they share counts once. */
   long heapBytes() {
-    long sum = 0;
-    List<RowTrie> versions = versions();
-    for (RowTrie each : versions) {
-      // What an attempt shares with a version that is gone, others have, or nobody.
-      boolean isAttempt = each.isCopy() && !isLoaded(each);
-      sum += isAttempt || versions.stream().anyMatch(each::isCopyOf) ? each.ownBytes() : each.bytes();
-    }
+    long sum = versions.bytes();
     long spilled = spilledBytes();
     if (spilled > sum) {
       // A version has gone, and what only it had on the disk still counts.
@@ -234,12 +154,12 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
   /** Bytes of its files on the disk. */
   long fileBytes() {
-    return fileBytes;
+    return files.bytes();
   }
 
   /** How long a read takes, on the average of the last ones. */
   long readNanos() {
-    return readNanos;
+    return files.readNanos();
   }
 
   /** Brings back what is going to be read. */
@@ -249,12 +169,12 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
   /** Bytes of buckets that were written to files. */
   public long writtenBytes() {
-    return writtenBytes;
+    return files.writtenBytes();
   }
 
   /** How many buckets were read of files. */
   public long reads() {
-    return reads.get();
+    return files.reads();
   }
 
   private void grown(long bytes) {
@@ -265,7 +185,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
   /** Whether buckets may be spilled: not after an error of the disk. */
   boolean isReady() {
-    return !isClosed && System.nanoTime() - restUntilNanos >= 0;
+    return !isClosed && files.areReady();
   }
 
   // ---- out
@@ -292,19 +212,9 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
         }
       }
     } catch (IOException e) {
-      rest(e);
+      files.rest(e);
     }
     return freed;
-  }
-
-  private void rest(IOException why) {
-    restUntilNanos = System.nanoTime() + REST_NANOS;
-    LOG.warn(
-        "Rows of {} cannot be moved to {}; they stay where they are, and it is tried again in a minute. What to do:"
-            + " make room on that disk, or set spark.local.dir to another one",
-        store,
-        directory,
-        why);
   }
 
   /**
@@ -323,7 +233,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     SpilledBucket spilled = known.get(bucket);
     if (!known.containsKey(bucket)) {
       if (!isToStay(node, Node.mask(first, size), bucket)) {
-        spilled = append(bucket);
+        spilled = files.append(bucket, this);
         freed += spilled.saved();
         addSpilled(spilled, 1);
       }
@@ -340,46 +250,11 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     return wasUsed || bucket.length < SMALLEST || bucket.length > LARGEST;
   }
 
-  private SpilledBucket append(byte[] bucket) throws IOException {
-    if (current == null || current.isFull()) {
-      current = SpillFile.in(directory, this);
-      files.add(current);
-    }
-    SpilledBucket spilled = current.append(bucket);
-    fileBytes += bucket.length;
-    current.live += bucket.length;
-    writtenBytes += bucket.length;
-    return spilled;
-  }
-
   // ---- in
 
   @Override
   public byte[] read(SpilledBucket bucket) {
-    try {
-      long began = System.nanoTime();
-      byte[] found = bucket.file().read(bucket);
-      readNanos += (System.nanoTime() - began - readNanos) / AVERAGED_READS;
-      reads.incrementAndGet();
-      return found;
-    } catch (IOException e) {
-      throw Unchecked.raise(
-          new StateStoreFilesException(
-              Id.PSS_HEAP_SPILL_FAILED,
-              "Rows of "
-                  + store
-                  + " that were moved to "
-                  + bucket.file()
-                  + " (offset "
-                  + bucket.offset()
-                  + ", "
-                  + bucket.length()
-                  + " bytes) cannot be read: "
-                  + e.getMessage()
-                  + ". The checkpoint has them. What to do: look at that disk, and start the query again;"
-                  + " heap.spill=off keeps all rows in memory",
-              e));
-    }
+    return files.read(bucket);
   }
 
   @Override
@@ -400,7 +275,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   }
 
   private Node[] roots() {
-    return versions().stream().map(RowTrie::seenRoot).toArray(Node[]::new);
+    return versions.newestFirst().stream().map(RowTrie::seenRoot).toArray(Node[]::new);
   }
 
   /**
@@ -469,47 +344,23 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
     /** Writes a bucket anew, or brings it back where the disk takes nothing: what is left of files is not much. */
     private Object moved(Node node, int at, SpilledBucket bucket, Map<SpilledBucket, Object> known) {
-      Object copy = known.computeIfAbsent(bucket, this::copied);
+      Object copy = known.computeIfAbsent(bucket, each -> files.copied(each, HeapSpill.this));
       for (int each = at; each < Node.SLOTS && node.seen(each) == bucket; each++) {
         node.replace(each, bucket, copy);
       }
       return copy;
     }
 
-    private Object copied(SpilledBucket bucket) {
-      byte[] bytes;
-      try {
-        bytes = bucket.file().read(bucket);
-      } catch (IOException e) {
-        if (unreadable.add(bucket.file())) {
-          LOG.warn(
-              "Rows of {} in {} cannot be read; the query fails when it needs them. What to do: look at that disk",
-              store,
-              bucket.file(),
-              e);
-        }
-        return bucket;
-      }
-      try {
-        return isReady() ? append(bytes) : bytes;
-      } catch (IOException e) {
-        rest(e);
-        return bytes;
-      }
-    }
-
-    /** What was counted holds now. A file is let go of when nothing of it was found: it may be read all the same. */
+    /** What was counted holds now. */
     void end() {
-      files.forEach(file -> file.live = live.getOrDefault(file, 0L));
-      files.removeIf(file -> file != current && file.isFull() && file.live == 0);
-      fileBytes = files.stream().mapToLong(SpillFile::length).sum();
+      files.have(live);
       nextRoundNanos = System.nanoTime() + PAUSE_OF_ROUNDS * tookNanos;
     }
   }
 
   /**
    * Counts what versions have on the disk, where they have come or gone, and lets go of files without any of it. Where
-   * files have more than twice of that, what is left in those that have least is written anew.
+   * files are large for that, what is left in some of them is written anew.
    *
    * @param nanos it stops after so long, and goes on with the next call
    */
@@ -525,32 +376,17 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   }
 
   private boolean begins() {
-    if (isClosed || files.isEmpty()) {
+    if (isClosed || files.bytes() == 0) {
       return false;
     }
-    boolean isLarge = fileBytes > 2 * spilledBytes() + 2L * SpillFile.fullBytes;
+    boolean isLarge = files.areLargeFor(spilledBytes());
     boolean isTime = isMiscounted || System.nanoTime() - nextRoundNanos >= 0;
     if (!isTime || !isLarge && !haveVersionsChanged && !isMiscounted) {
       return false;
     }
-    Set<SpillFile> givenUp = new HashSet<>();
-    if (isLarge) {
-      // Where the disk is full, only what is few enough to be in memory instead.
-      long most = isReady() ? Long.MAX_VALUE : SpillFile.fullBytes / 4;
-      for (SpillFile file : files.stream().sorted(Comparator.comparingLong(each -> each.live)).toList()) {
-        if (file != current
-            && file.isFull()
-            && !unreadable.contains(file)
-            && 2 * file.live <= file.length()
-            && file.live <= most) {
-          givenUp.add(file);
-          most -= file.live;
-        }
-      }
-    }
     haveVersionsChanged = false;
     isMiscounted = false;
-    round = new Round(givenUp);
+    round = new Round(isLarge ? files.toGiveUp() : Set.of());
     return true;
   }
 
@@ -560,13 +396,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     isClosed = true;
     HeapSpillMonitor.remove(this);
     synchronized (this) {
-      synchronized (tries) {
-        tries.clear();
-      }
-      files.clear();
-      unreadable.clear();
-      current = null;
-      fileBytes = 0;
+      versions.clear();
+      files.close();
       round = null;
     }
   }

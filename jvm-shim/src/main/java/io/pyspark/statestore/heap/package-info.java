@@ -10,8 +10,8 @@
  *   <li>A {@code HeapStateStoreMap} is the rows of one version, as Spark reads and writes them.
  *   <li>It keeps them in a {@link RowTrie} of {@link Node}s: a new version copies the nodes in which something changes.
  *   <li>A {@link Bucket} is a few rows in one array, and {@link RowSchema} their hashes and columns.
- *   <li>Where memory is short, {@link HeapSpillMonitor} has the {@link HeapSpill} of each store put buckets into a
- *       {@link SpillFile}, and a {@link SpilledBucket} in their place.
+ *   <li>Where memory is short, {@link HeapSpillMonitor} has the {@link HeapSpill} of each store put buckets of its
+ *       {@link HeapVersions} into {@link SpillFiles}, and a {@link SpilledBucket} in their place.
  *   <li>A {@link BucketIterator} visits them for scans and snapshots, and {@link SnapshotWatch} ends obsolete ones.
  * </ol>
  */

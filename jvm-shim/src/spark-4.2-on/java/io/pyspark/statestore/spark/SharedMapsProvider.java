@@ -10,14 +10,12 @@ import io.pyspark.statestore.heap.RowSchema;
 import io.pyspark.statestore.heap.SnapshotWatch;
 import io.pyspark.statestore.write.UploadWatch;
 import java.io.DataOutputStream;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.UUID;
 import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
@@ -32,7 +30,6 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreCustomSumMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.Utils;
 import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
@@ -103,10 +100,7 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     if (!options.heapSpill()) {
       return null;
     }
-    SparkEnv env = SparkEnv.get();
-    String directory = env == null ? System.getProperty("java.io.tmpdir") : Utils.getLocalDir(env.conf());
-    return HeapSpill.open(
-        Path.of(directory), store.toString(), options.heapSpillHighWaterMark(), options.heapSpillLowWaterMark());
+    return HeapSpill.open(store.toString(), options.heapSpillHighWaterMark(), options.heapSpillLowWaterMark());
   }
 
   private static boolean canChooseMaps() {
