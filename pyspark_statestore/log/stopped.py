@@ -19,7 +19,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.ended import Ended, running
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
-from pyspark_statestore.log.scan import our_files
+from pyspark_statestore.log.scan import Scan, our_files
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries
 from pyspark_statestore.parsing import parse_object
 from pyspark_statestore.session.queries import active_run, ended_run, own_runs
@@ -76,6 +76,21 @@ def require_stopped(
     if not log.dry_run:
         _require_silence(log, seen, ask_file_system(log), action)
     return None
+
+
+def said_end(directory: Directory, scan: Scan, plain: Iterable[FileInfo]) -> datetime.datetime | None:
+    """When the query ended, by what it has said itself and nobody has gone on since: for those who only look.
+
+    Args:
+        directory: The checkpoint's directory.
+        scan: Its merged files.
+        plain: Its other state files.
+
+    Raises:
+        StateStoreFilesError: Something cannot be read.
+    """
+    said = Ended.found(directory, scan, plain, _id_of(directory), ())
+    return None if said is None else datetime.datetime.fromtimestamp(said.end.ended_ms / 1000, datetime.timezone.utc)
 
 
 def require_still_stopped(log: MergedLog, said: Ended | None, action: str) -> None:

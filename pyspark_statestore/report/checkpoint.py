@@ -20,6 +20,7 @@ from pyspark_statestore.grouping import grouped
 from pyspark_statestore.inspect import TABLES, Inspection, costs_of_segments
 from pyspark_statestore.log.restorability import Store, committed, version_gaps
 from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
+from pyspark_statestore.log.stopped import said_end
 from pyspark_statestore.report.advice import (
     LITTLE,
     MOST_OPENS,
@@ -51,6 +52,7 @@ from pyspark_statestore.report.page import (
     title_of,
 )
 from pyspark_statestore.storage import Directory
+from pyspark_statestore.storage.directory import FileInfo
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -79,6 +81,7 @@ class CheckpointReading:
         is_exported: Whether the merged files were exported, and do not count any more.
         names: The operators' names by their ids, as far as Spark's metadata has them.
         last_commit: The last committed batch and when that was; None without one.
+        ended: When the query ended, if its last run has said so; None otherwise.
         gaps: What stores lack of versions that they should have.
     """
 
@@ -94,6 +97,7 @@ class CheckpointReading:
     is_exported: bool
     names: Mapping[int, str]
     last_commit: tuple[int, datetime.datetime | None] | None
+    ended: datetime.datetime | None
     gaps: tuple[str, ...]
 
     @classmethod
@@ -123,6 +127,7 @@ class CheckpointReading:
             is_exported=bool(scan.exports),
             names=_operator_names(directory),
             last_commit=(commits[-1][0], commits[-1][1].modified) if commits else None,
+            ended=said_end(directory, scan, _infos(tables["plain_files"])),
             gaps=_gaps(directory, tables, before, [batch for batch, _ in commits]),
         )
 
@@ -162,6 +167,13 @@ class CheckpointReading:
         found.append(self.last_commit[1] if self.last_commit else None)
         return max((each for each in found if each is not None), default=None)
 
+    @property
+    def is_running(self) -> bool | None:
+        """Whether the query counts as running; None where nothing says when it has written."""
+        if self.ended is not None:
+            return False
+        return None if self.newest is None else self.at - self.newest < self.closed_after
+
     def skewed(self) -> tuple[int, int, float] | None:
         """The partition that stands out most of its operator, where that is worth a word."""
         worst = None
@@ -191,7 +203,7 @@ class CheckpointReading:
         return CheckpointFacts(
             url=self.url,
             summary=self.summary,
-            is_running=None if self.newest is None else self.at - self.newest < self.closed_after,
+            is_running=self.is_running,
             is_exported=self.is_exported,
             needs_path_door=any(name.startswith("transformWithState") for name in self.names.values()),
             cold_opens=self.cold_opens,
@@ -293,14 +305,21 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
     if reading.newest is not None:
         seconds = max(1, round((reading.at - reading.newest).total_seconds()))
         ago = rendering.duration(datetime.timedelta(seconds=seconds)).split()[0]
-        yield "last written", f"{ago} ago", _running(reading.closed_after, bool(facts.is_running)), ""
+        yield "last written", f"{ago} ago", _running(reading), ""
 
 
-def _running(closed_after: datetime.timedelta, is_running: bool) -> str:
-    """What the last write says of the query. Nothing here knows whether its process is alive."""
-    after = rendering.duration(closed_after)
-    counts = "counts as running until" if is_running else "counts as stopped"
-    return f"its query {counts} {after} after that"
+def _running(reading: CheckpointReading) -> str:
+    """What is known of the query: what it has said when it ended, or what the last write says."""
+    if reading.ended is not None:
+        return f"its query ended at {rendering.cell([reading.ended], rendering.time)} UTC"
+    counts = "counts as running until" if reading.is_running else "counts as stopped"
+    return f"its query {counts} {rendering.duration(reading.closed_after)} after that"
+
+
+def _infos(plain: pa.Table) -> Iterator[FileInfo]:
+    """The rows of the table ``plain_files``, as a listing has them."""
+    columns = (plain[name].to_pylist() for name in ("logical_path", "file_size_in_bytes", "last_modified_at"))
+    return (FileInfo(*each) for each in zip(*columns, strict=True))
 
 
 def _restart(figures_: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.cluster.sums import OPTIONS, Hold, Sums, expected, held_key, settings
+from tests.cluster.sums import OPTIONS, Hold, Sums, expected, held_key, settings, write_input
 from tests.cluster.sums import query as count
 from tests.jvm.harness import TESTING, until
 
@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="c
 
 PARTITIONS = 12
 EXECUTORS = 4
+STOCK_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 NEVER_ELSEWHERE = {"spark__locality__wait": "60s"}
 """A task waits for the executor that it prefers, so that it is known who has moved it."""
 
@@ -55,7 +56,7 @@ def takers(spark: SparkSession) -> list[str]:
 
 def await_takers(spark: SparkSession, number: int) -> list[str]:
     """Waits until there are so many."""
-    found: list[str] = until(lambda: (now := takers(spark)) and len(now) == number and now, f"{number} executors")
+    found: list[str] = until(lambda: (now := takers(spark)) and len(now) == number and now, f"{number} executors", 60)
     return found
 
 
@@ -250,6 +251,115 @@ def test_two_queries_share_the_executors(spark: SparkSession, tmp_path: Path) ->
     for sums, query in zip(both, queries, strict=True):
         assert sums.latest() == expected(7)
         query.stop()
+
+
+@pytest.mark.since("4.0", "transformWithState came with Spark 4.0")
+def test_dynamic_allocation_and_transform_with_state(
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+) -> None:
+    """Spark itself starts executors for tasks that wait, and ends them when they have nothing to do."""
+    more = {
+        "spark__sql__shuffle__partitions": str(PARTITIONS),
+        "spark__dynamicAllocation__enabled": "true",
+        "spark__dynamicAllocation__shuffleTracking__enabled": "true",
+        "spark__dynamicAllocation__shuffleTracking__timeout": "5s",
+        "spark__dynamicAllocation__minExecutors": "2",
+        "spark__dynamicAllocation__maxExecutors": str(EXECUTORS),
+        "spark__dynamicAllocation__schedulerBacklogTimeout": "1s",
+        "spark__dynamicAllocation__executorIdleTimeout": "10s",
+        "spark__sql__streaming__stateStore__providerClass": STOCK_PROVIDER,
+    }
+    conf = settings((main_jar, test_jar), **NEVER_ELSEWHERE, **more)
+    # Of all stores transformWithState takes Spark's own RocksDB only, so this is the other door, too.
+    spark: SparkSession = make_spark(
+        conf, mode="path", master=f"local-cluster[{EXECUTORS},1,1024]", rebalance="auto", **OPTIONS
+    )
+    assert spark._jvm is not None
+    balances = spark._jvm.io.pyspark.statestore.balance.Balances
+    given: dict[int, tuple[int, int]] = {}
+    location = f"merged+file:{tmp_path}/q"
+    write_input(tmp_path / "input", [])
+    rows = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "input"))
+    sums = rows.groupBy("k").transformWithStateInPandas(totals(), "k long, total long, rows long", "Update", "None")
+
+    def take(batch: DataFrame, _number: int) -> None:
+        given.update({row.k: (row.total, row.rows) for row in batch.collect()})
+
+    query = sums.writeStream.outputMode("update").foreachBatch(take).option("checkpointLocation", location).start()
+
+    def run(number: int) -> Counter[str]:
+        write_input(tmp_path / "input", [number])
+        query.processAllAvailable()
+        places = json.loads(balances.places(f"{location}/state", str(query.runId), 0, PARTITIONS))
+        return Counter(next(iter(each.values())) for each in places)
+
+    batches = 0
+
+    def settle() -> list[str]:
+        """Runs batches until all is even. Spark may start or end executors meanwhile."""
+        nonlocal batches
+        seen = []
+        for _ in range(10):
+            counts = run(batches)
+            batches += 1
+            now = takers(spark)
+            seen.append((counts, now))
+            if is_even(counts, now):
+                return now
+        raise AssertionError(seen)
+
+    settle()
+
+    def ask_for_all(time: int) -> None:
+        """Has so many tasks wait for each other that each takes an executor of its own."""
+        holds = [Hold(tmp_path / "hold", f"busy{time}-{number}") for number in range(EXECUTORS)]
+        busy = f"reflect('{TESTING}.FileGate', 'pass', concat('busy{time}-', id), '{tmp_path / 'hold'}')"
+        job = threading.Thread(target=lambda: spark.range(0, EXECUTORS, 1, EXECUTORS).selectExpr(busy).collect())
+        job.start()
+        try:
+            for hold in holds:
+                hold.wait()
+        finally:
+            for hold in holds:
+                hold.release()
+            job.join(60)
+
+    for time in range(5):
+        ask_for_all(time)
+        if len(settle()) == EXECUTORS:
+            break  # else some have gone before they got anything, on a slow machine
+    else:
+        raise AssertionError("executors that join get no state")
+    two = await_takers(spark, 2)  # without input
+    counts = run(batches)
+    batches += 1
+    assert counts.keys() <= {*takers(spark)} >= {*two}, "state is where there are executors"
+    settle()
+    query.stop()
+    assert given == expected(batches)
+
+
+def totals() -> Any:
+    """Sums and counts by key. It is made here, so that Python workers get the class itself."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Totals(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.total = handle.getValueState("total", "total long, rows long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            import pandas as pd
+
+            total, count = self.total.get() if self.total.exists() else (0, 0)
+            for frame in rows:
+                total, count = total + int(frame["v"].sum()), count + len(frame)
+            self.total.update((total, count))
+            yield pd.DataFrame({"k": [key[0]], "total": [total], "rows": [count]})
+
+        def close(self) -> None:
+            pass
+
+    return Totals()
 
 
 def test_off_is_the_default_and_moves_nothing(

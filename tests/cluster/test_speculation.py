@@ -271,9 +271,11 @@ class Ended:
 
 @pytest.mark.slow
 @pytest.mark.sweep
+@pytest.mark.parametrize("rebalance", sampled(["auto", "off"], 1))
 def test_tasks_with_speculative_copies(
-    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path, rebalance: str
 ) -> None:
+    """With ``rebalance=auto`` the driver also wishes partitions back that a copy has taken to the other host."""
     require_hosts()
     holds, events = tmp_path / "holds", tmp_path / "events"
     events.mkdir()
@@ -288,7 +290,7 @@ def test_tasks_with_speculative_copies(
         "spark.hadoop.fs.filegate.directory": str(holds),
     }
     with two_hosts(tmp_path / "work") as master:
-        spark = make_spark(conf, mode="provider", master=master, **OPTIONS)
+        spark = make_spark(conf, mode="provider", master=master, rebalance=rebalance, **OPTIONS)
         try:
             sums = Sums(spark, tmp_path, scheme="filegate", hold=holds)
             sums.feed([])

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint, attach
+from pyspark_statestore.session.doors import STOCK_PROVIDERS
 from tests.conftest import MakeSpark
 from tests.inspect.builders import merged_file, refused
 from tests.reshape.harness import since
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.spark
 
@@ -86,6 +89,37 @@ def test_a_query_that_was_done(make_spark: MakeSpark, tmp_path: Path, is_attache
     for call in VERBS:
         call(Checkpoint(tmp_path / "q1"))
     assert Checkpoint(tmp_path / "q1").export().exported_files_count > 0
+
+
+@pytest.mark.parametrize("store", sampled(["rocksdb", "heap"], 1))
+@pytest.mark.since("4.0", "Spark's reader of state came with Spark 4.0")
+def test_a_copy_without_directories_goes_back_to_stock(make_spark: MakeSpark, tmp_path: Path, store: str) -> None:
+    """rclone, a sync between buckets, and git copy no empty directories; stock Spark finds partitions by them."""
+    spark = make_spark(mode="provider", store=store)
+    run(spark, tmp_path, range(9))
+    run(spark, tmp_path, range(5, 15))
+    there, before = tmp_path / "q1", (tmp_path / "q1").rename(tmp_path / "before")
+    for file in before.rglob("*"):
+        if file.is_file():
+            to = there / file.relative_to(before)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, to)
+    assert not (there / "state/0/1").exists()
+    copied = Checkpoint(there, closed_after=datetime.timedelta(0))
+    copied.export()
+    copied.convert("stock")
+
+    stock = make_spark({"spark.sql.streaming.stateStore.providerClass": STOCK_PROVIDERS[store]})
+
+    def state() -> dict[int, int]:
+        rows = stock.read.format("statestore").load(str(there)).selectExpr("key.n", "value.count").collect()
+        return {row[0]: row[1] for row in rows}
+
+    expected = Counter([*range(9), *range(5, 15)])
+    assert state() == expected
+    query = start(stock, tmp_path, range(12, 30))
+    assert query.awaitTermination(60)
+    assert state() == expected + Counter(range(12, 30))
 
 
 def test_a_query_that_failed(make_spark: MakeSpark, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint, attach, merged_path
 from tests.conftest import MakeSpark
+from tests.report.pages import Page
 from tests.reshape.harness import since
 from tests.sampling import marked
 from tests.streaming.ends import (
@@ -47,6 +48,11 @@ def start(spark: SparkSession, root: Path, mode: str = "provider", *, available_
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 
+def in_report(checkpoint: Path) -> str:
+    """What the report's page says of the query."""
+    return Page(Checkpoint(checkpoint).report().html).tiles["last written"][1]
+
+
 @pytest.mark.parametrize(
     "how", marked(["configure", "attach", "path", "heap"], lambda how: how in ("configure", "path"))
 )
@@ -60,9 +66,12 @@ def test_a_query_that_ended_says_so(make_spark: MakeSpark, tmp_path: Path, how: 
     until(lambda: of_runs(tmp_path) == [".ended"], "it did not say that it has ended")
     require_at_once(copy(tmp_path))
 
+    assert in_report(tmp_path / "q1").startswith("its query ended at ")
+
     query = start(spark, tmp_path, mode)
     assert of_runs(tmp_path) == [".running"], "before it has written anything"
     require_wait(copy(tmp_path))
+    assert in_report(tmp_path / "q1").startswith("its query counts as running until ")
     put(tmp_path, 4)
     query.processAllAvailable()
     query.stop()
