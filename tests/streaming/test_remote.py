@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint
+from tests.jvm.harness import until
+from tests.sampling import sample
 from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf
 from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
 
@@ -46,6 +50,11 @@ class Query:
 
     def run(self) -> None:
         """Works on all input there is, one file after the other."""
+        running = self.start()
+        assert running.awaitTermination(300)
+
+    def start(self) -> StreamingQuery:
+        """Begins with that."""
 
         def keep(frame: DataFrame, batch: int) -> None:
             hashes = sf.sum(sf.xxhash64("key", "times", "value").cast("decimal(20,0)")).cast("string")
@@ -56,12 +65,17 @@ class Query:
             counts = rows.parquet(str(self.folder.parent / "input")).groupBy("key")
             counted = counts.agg(sf.count("*").alias("times"), sf.max("value").alias("value"))
             writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(availableNow=True)
-            writer.option("checkpointLocation", str(self.folder)).start().awaitTermination()
+            return writer.option("checkpointLocation", str(self.folder)).start()
+
+    def state(self) -> list[Any]:
+        """The state that Spark's reader finds."""
+        rows = self.spark.read.format("statestore").load(str(self.folder))
+        return rows.select("key.key", "value.*").orderBy("key").collect()
 
 
-def write_input(spark: SparkSession, folder: Path) -> None:
+def write_input(spark: SparkSession, folder: Path, batches: Iterable[int] = range(BATCHES + 1)) -> None:
     """A batch of all keys, and some of a few."""
-    for batch in range(BATCHES + 1):
+    for batch in batches:
         some = spark.range(KEYS, numPartitions=1).where(f"{batch} = 0 OR xxhash64(id, {batch}) % 40 = 0")
         rows = some.select(sf.col("id").alias("key"), sf.expr(f"repeat(sha2(string(id + {batch}), 256), 16) AS value"))
         rows.write.parquet(str(folder / f"written-{batch}"))
@@ -131,8 +145,83 @@ def test_a_snapshot_comes_also_where_it_cannot_rely_on_what_was_uploaded(
     assert checkpoint.maintenance.verify().is_clean
     paths = checkpoint.inspect.segments().column("logical_path").to_pylist()
     assert [path for path in paths if path.endswith(f"/{BATCHES + 1}.zip")]
-    state = [
-        spark.read.format("statestore").load(str(query.folder)).select("key.key", "value.*").orderBy("key").collect()
-        for query in (stock, remote)
-    ]
-    assert state[0] == state[1]
+    assert stock.state() == remote.state()
+
+
+def forked(checkpoint: Path, spark: SparkSession) -> Path:
+    Checkpoint(checkpoint).fork(str(checkpoint.with_name("the-fork")))
+    return checkpoint.with_name("the-fork")
+
+
+def claimed(checkpoint: Path, spark: SparkSession) -> Path:
+    Checkpoint(checkpoint).fork(str(checkpoint.with_name("that-claims")), "claim")
+    return checkpoint.with_name("that-claims")
+
+
+def compacted(checkpoint: Path, spark: SparkSession) -> Path:
+    done = Checkpoint(checkpoint).maintenance
+    done.expire(1, dry_run=False)
+    done.compact()
+    return checkpoint
+
+
+def split(checkpoint: Path, spark: SparkSession) -> Path:
+    assert Checkpoint(checkpoint).repartition(4, spark=spark).partitions == 4
+    return checkpoint
+
+
+def repartitioned(checkpoint: Path, spark: SparkSession) -> Path:
+    assert Checkpoint(checkpoint).repartition(3, spark=spark).partitions == 3
+    return checkpoint
+
+
+def exported(checkpoint: Path, spark: SparkSession) -> Path:
+    Checkpoint(checkpoint).export(str(checkpoint.with_name("the-export")))
+    return checkpoint.with_name("the-export")
+
+
+def with_heap(checkpoint: Path, spark: SparkSession) -> Path:
+    assert Checkpoint(checkpoint).convert(store="heap", spark=spark).store == "heap"
+    return checkpoint
+
+
+def kept(checkpoint: Path, spark: SparkSession) -> Path:
+    return checkpoint
+
+
+def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession], tmp_path: Path) -> None:
+    """A query whose disk had a part of its state only goes on after each verb as stock Spark's undisturbed one does."""
+    spark = make_spark(CONF, mode="provider")
+    jvm: Any = spark.sparkContext._jvm
+    store = jvm.org.apache.spark.sql.execution.streaming.state.StateStore
+    cache = jvm.io.pyspark.statestore.tables.LocalCache.ofProcess()
+    two = {"spark.sql.shuffle.partitions": "2"}
+    write_input(spark, tmp_path)
+    stock = Query(spark, tmp_path / "stock", {PROVIDER: STOCK_CLASSES["rocksdb"], **two})
+    stock.run()
+    remote = Query(spark, tmp_path / "remote", {**REMOTE, **two})
+    given_back = cache.givenBack()
+    remote.run()
+    assert cache.givenBack() > given_back
+    assert remote.state() == stock.state(), "while the stores are open, with holes"
+    until(lambda: list(remote.folder.glob("state/_merged/*.ended")), "the query's word that it has ended")
+    store.stop()
+    before = dict(stock.found)
+    write_input(spark, tmp_path, range(BATCHES + 1, BATCHES + 3))
+    stock.run()
+    after = {batch: found for batch, found in stock.found.items() if batch not in before}
+    assert len(after) == 2
+    for verb in sample([kept, forked, claimed, compacted, split, repartitioned, exported, with_heap], 8):
+        store.stop()
+        folder = tmp_path / verb.__name__
+        shutil.copytree(remote.folder, folder)
+        there = verb(folder, spark)
+        restores = REMOTE if verb is not exported else {PROVIDER: STOCK_CLASSES["rocksdb"]}
+        again = Query(spark, there, {**restores, **two})
+        again.run()
+        # A repartitioning uses up a batch number.
+        assert [again.found[batch] for batch in sorted(again.found)] == [*after.values()], verb.__name__
+        assert again.state() == stock.state(), verb.__name__
+        if verb is not exported:
+            store.stop()
+            assert Checkpoint(there).maintenance.verify().is_clean, verb.__name__
