@@ -57,6 +57,8 @@ STEPS = st.lists(
         step("spill", st.integers(1, 100)),
         step("spill", st.integers(1, 100)),
         step("tidy"),
+        step("tidyABit"),
+        step("tidyABit"),
         step("mix", VERSIONS, st.integers(0, 1000)),
     ),
     min_size=10,
@@ -79,7 +81,7 @@ def disk(package: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     package.HeapModel.fileBytes(before)
 
 
-SPILLING = ("spill", "tidy", "mix")
+SPILLING = ("spill", "tidy", "tidyABit", "mix")
 
 
 @given(
@@ -255,6 +257,38 @@ def test_what_is_left_of_a_file_is_moved(package: Any, disk: str) -> None:
             model.remove(0, number % 5, f"key{number}")
     until(lambda: model.tidy() or model.spilled()[0] < 350_000, "files to be given up")
     assert model.spilled()[1] > 100_000, "what is left is still on the disk"
+    model.checkAll()
+
+
+@pytest.mark.parametrize("steps", [1, 16, 31])
+def test_what_is_spilled_during_a_count_counts(package: Any, tmp_path: Path, disk: str, steps: int) -> None:
+    """A count goes on for a while, and memory may be short meanwhile."""
+    model = filled(package.HeapModel(False, False, 32, str(tmp_path)), 3000)
+    model.spill(10)  # the first call passes what was used
+    for _ in range(steps):
+        model.tidyABit()
+    assert model.spill(100) > 200_000
+    model.tidy()
+    open_ = sum(file.stat().st_size for file in spill_files(str(tmp_path)))
+    assert model.spilled()[0] == open_
+    assert 0.9 * open_ < model.spilled()[1] < 1.5 * open_
+    model.checkAll()
+
+
+def test_files_come_back_with_a_version_that_was_not_known(package: Any, tmp_path: Path, disk: str) -> None:
+    """Such as one that a task has just begun to write while another one was committed."""
+    model = filled(package.HeapModel(False, False, 32, str(tmp_path)), 3000)
+    model.spill(100)
+    small = model.branch(0)
+    for number in range(2990):
+        model.remove(small, number % 5, f"key{number}")
+    model.keepOnly(0)
+    model.keepOnly(small)
+    until(lambda: model.tidy() or model.spilled()[0] < 30_000, "files of the first one to be let go of")
+    model.keepOnly(0)
+    model.drop(small)
+    until(lambda: model.tidy() or model.spilled()[0] > 300_000, "them to come back")
+    assert model.spilled()[0] >= sum(file.stat().st_size for file in spill_files(str(tmp_path)))
     model.checkAll()
 
 

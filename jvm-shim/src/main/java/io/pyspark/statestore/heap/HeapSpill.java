@@ -3,11 +3,13 @@ package io.pyspark.statestore.heap;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
@@ -36,6 +38,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
   /** Between two rounds is so many times what one takes. */
   private static final int PAUSE_OF_ROUNDS = 20;
+
+  private static final long PAUSE_AFTER_ERRORS_NANOS = TimeUnit.SECONDS.toNanos(60);
 
   private final SpillFiles files;
   private final double highWaterMark;
@@ -157,6 +161,11 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     return files.bytes();
   }
 
+  /** Whether it has not let go of a file. */
+  boolean hasFile(SpillFile file) {
+    return files.has(file);
+  }
+
   /** How long a read takes, on the average of the last ones. */
   long readNanos() {
     return files.readNanos();
@@ -236,6 +245,9 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
         spilled = files.append(bucket, this);
         freed += spilled.saved();
         addSpilled(spilled, 1);
+        if (round != null && hand < round.slot) {
+          round.count(spilled); // it has passed here
+        }
       }
       known.put(bucket, spilled);
     }
@@ -323,7 +335,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     void step() {
       long began = System.nanoTime();
       Map<SpilledBucket, Object> known = new IdentityHashMap<>();
-      long[] spilled = {0};
+      Set<SpilledBucket> counted = Collections.newSetFromMap(new IdentityHashMap<>());
       visit(
           roots(),
           slot,
@@ -331,15 +343,18 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
           (node, at, content) -> {
             if (content instanceof SpilledBucket bucket) {
               Object now = givenUp.contains(bucket.file()) ? moved(node, at, bucket, known) : bucket;
-              if (now instanceof SpilledBucket there && known.put(there, there) == null) {
-                live.merge(there.file(), (long) there.length(), Long::sum);
-                spilled[0] += there.saved();
+              if (now instanceof SpilledBucket there && counted.add(there)) {
+                count(there);
               }
             }
           });
-      spilledBytes.set(slot, spilled[0]);
+      spilledBytes.set(slot, counted.stream().mapToLong(SpilledBucket::saved).sum());
       slot++;
       tookNanos += System.nanoTime() - began;
+    }
+
+    void count(SpilledBucket bucket) {
+      live.merge(bucket.file(), (long) bucket.length(), Long::sum);
     }
 
     /** Writes a bucket anew, or brings it back where the disk takes nothing: what is left of files is not much. */
@@ -362,15 +377,28 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
    * Counts what versions have on the disk, where they have come or gone, and lets go of files without any of it. Where
    * files are large for that, what is left in some of them is written anew.
    *
-   * @param nanos it stops after so long, and goes on with the next call
+   * @param nanos it stops after so long, and a step at least, and goes on with the next call
    */
   synchronized void tidy(long nanos) {
     long began = System.nanoTime();
-    while (System.nanoTime() - began < nanos && (round != null || begins())) {
-      round.step();
-      if (round.isOver()) {
-        round.end();
+    boolean isDone = false;
+    try {
+      do {
+        if (round == null && !begins()) {
+          break;
+        }
+        round.step();
+        if (round.isOver()) {
+          round.end();
+          round = null;
+        }
+      } while (System.nanoTime() - began < nanos);
+      isDone = true;
+    } finally {
+      if (!isDone) {
+        // Memory has run out, perhaps. The same step would have the same end.
         round = null;
+        nextRoundNanos = System.nanoTime() + PAUSE_AFTER_ERRORS_NANOS;
       }
     }
   }

@@ -157,11 +157,19 @@ public final class HeapSpillMonitor {
       } catch (InterruptedException e) {
         LOG.debug("The thread that spills state ends with its process. An interrupt is of no effect", e);
       } catch (Exception | Error e) {
-        LOG.warn(
-            "Could not move state to the local disk; trying again. What to do: nothing if it does not come again; else"
-                + " look at the disk, and give executors more memory",
-            e);
+        sayFailed(e);
       }
+    }
+  }
+
+  private static void sayFailed(Throwable why) {
+    try {
+      LOG.warn(
+          "Could not move state to the local disk; trying again. What to do: nothing if it does not come again; else"
+              + " look at the disk, and give executors more memory",
+          why);
+    } catch (Exception | Error e) {
+      // There may be no memory to say it. The thread has to go on, or nobody makes room any more.
     }
   }
 

@@ -41,12 +41,14 @@ final class SpillFile {
   static SpillFile in(Path directory, SpillOwner owner) throws IOException {
     Files.createDirectories(directory);
     Path path = Files.createTempFile(directory, "heap-spill-", ".buckets");
-    RandomAccessFile opened = new RandomAccessFile(path.toFile(), "rw");
+    RandomAccessFile opened;
     try {
-      Files.delete(path);
-    } catch (IOException e) {
-      // A system that does not let go of the names of open files.
-      path.toFile().deleteOnExit();
+      opened = new RandomAccessFile(path.toFile(), "rw");
+    } finally {
+      if (!path.toFile().delete()) {
+        // A system that does not let go of the names of open files.
+        path.toFile().deleteOnExit();
+      }
     }
     SpillFile made = new SpillFile(owner, opened, path.toString());
     CLEANER.register(made, () -> close(opened));

@@ -198,14 +198,21 @@ final class SpillFiles {
   }
 
   /**
-   * Versions were counted. Full files of which they have nothing are let go of.
+   * Versions were counted. Full files of which they have nothing are let go of. One that they have something of comes
+   * back: it may have been let go of while a version that has it was not known.
    *
    * @param live bytes that they have of each file
    */
   void have(Map<SpillFile, Long> live) {
+    files.addAll(live.keySet());
     files.forEach(file -> file.live = live.getOrDefault(file, 0L));
     files.removeIf(file -> file != current && file.isFull() && file.live == 0);
     bytes = files.stream().mapToLong(SpillFile::length).sum();
+  }
+
+  /** Whether it has not let go of a file. */
+  boolean has(SpillFile file) {
+    return files.contains(file);
   }
 
   /** Lets go of all of them. */
