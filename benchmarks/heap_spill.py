@@ -141,7 +141,7 @@ def try_side(name: str, order: dict[str, Any], seconds: int) -> dict[str, Any] |
 def line_of(name: str, keys: int, memory: str, found: dict[str, Any] | None, base: float | None) -> list[str]:
     """A row of the table."""
     if found is None:
-        return [name, f"{keys:,}", memory, "dies", "", "", "", "", ""]
+        return [name, f"{keys:,}", memory, "dies", "", "", "", "", "", ""]
     median = statistics.median(found["batch_ms"])
     ordered = sorted(found["all_pauses_ms"]) or [0.0]
     return [
@@ -152,6 +152,7 @@ def line_of(name: str, keys: int, memory: str, found: dict[str, Any] | None, bas
         f"{median:.2f}",
         "" if base is None else f"{median / base:.2f}",
         f"{found['spilled'] / 1e6:,.0f}",
+        f"{found['files'] / 1e6:,.0f}",
         f"{found['reads'] / len(found['batch_ms']):,.0f}",
         f"{ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]:.0f}",
     ]
@@ -163,7 +164,7 @@ def line_of(name: str, keys: int, memory: str, found: dict[str, Any] | None, bas
 @click.option("--plenty", default="6g", help="The heap of the side that has all rows in memory.")
 @click.option("--stock-keys", type=click.IntRange(100), multiple=True, default=(3_000_000, 2_000_000, 1_000_000))
 @click.option("--updates", type=click.IntRange(1), default=1_000, help="Keys that a batch changes.")
-@click.option("--batches", type=click.IntRange(1), default=100)
+@click.option("--batches", type=click.IntRange(1), default=1_000, help="Measured, after as many that are not.")
 @click.option("--seconds", type=click.IntRange(1), default=900, help="Which a side may take.")
 @click.option("--quick", is_flag=True, help="A tenth of the keys, and 128 MB.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
@@ -191,7 +192,7 @@ def main(
     ) -> dict[str, Any] | None:
         more = {"provider": provider, "spills": spills, "memory": its_memory, "keys": its_keys}
         if provider == STOCK:
-            more["batches"] = max(1, batches // 10)  # each copies all rows
+            more["batches"] = max(1, batches // 100)  # each copies all rows
         raw[f"{name}, {its_keys} keys, {its_memory}"] = found = try_side(name, {**order, **more}, seconds)
         base = raw.get(f"in memory, {its_keys} keys, {plenty}")
         rows.append(line_of(name, its_keys, its_memory, found, statistics.median(base["batch_ms"]) if base else None))
@@ -206,7 +207,7 @@ def main(
             side("heap.spill=off", OURS, memory, fewer)
             side("heap.spill=auto", OURS, memory, fewer, spills=True)
             break
-    both = {**order, "paired": True, "memory": plenty, "keys": keys // 10, "batches": 3 * batches}
+    both = {**order, "paired": True, "memory": plenty, "keys": keys // 10, "batches": min(300, 3 * batches)}
     raw["paired"] = together = try_side("in memory, with and without", both, seconds)
     out.mkdir(parents=True, exist_ok=True)
     (out / "heap_spill.json").write_text(json.dumps(raw, indent=1) + "\n")
@@ -219,6 +220,7 @@ def main(
         "batch, ms",
         "÷ in memory",
         "MB spilled",
+        "MB of files",
         "reads a batch",
         "pause p99, ms",
     )

@@ -232,8 +232,8 @@ _DECLARED = (
         "eager",
         "choice",
         "Whether the load of a RocksDB store waits for all of its SSTs (eager), or needs only their ends. Then the "
-        "rest is fetched when it is read, and in the background (lazy) or not at all (ondemand). With remote it also "
-        "goes again where there is no room for it.",
+        "rest is fetched when it is read, and in the background (lazy) or not at all but for compactions (ondemand). "
+        "With remote it also goes again where there is no room for it.",
         choices=("eager", "lazy", "ondemand", "remote"),
     ),
     Option(

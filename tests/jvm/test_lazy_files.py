@@ -42,6 +42,19 @@ def test_random_histories_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> No
     assert left_out > 0
 
 
+@pytest.mark.sweep
+def test_random_histories_that_are_compacted_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> None:
+    left_out = compactions = 0
+    for seed in sample(range(400), 15):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        found = jvm.io.pyspark.statestore.rocks.HoleyDatabase.runCompacted(str(directory), seed, 12, 0)
+        left_out += found[0]
+        compactions += found[1]
+    assert left_out > 0
+    assert compactions > 0
+
+
 BLOCK, CHUNK, WIDE = 4 << 10, 1 << 10, 1 << 20
 
 

@@ -281,6 +281,28 @@ def test_nothing_is_compacted_before_it_is_whole_and_everything_after(
         assert store.scan("key-000200", "key-000210") == scan
 
 
+def test_what_nobody_fetches_is_compacted_all_the_same(written: Callable[..., Written], holes: Any) -> None:
+    """With ondemand level 0 would grow for ever."""
+    made = written(versions=2)
+    with made.opened(2, options={"restore": "ondemand"}) as store:
+        assert holes.partialFiles() == 2
+        for version in range(3, 9):
+            store.putMany(0, 10, LENGTH, version)
+            store.commit()
+        until(lambda: store.get("key-000000") and store.property("rocksdb.num-files-at-level0") < 4, "a compaction")
+        assert store.property("rocksdb.background-errors") == 0
+        scan = store.scan()
+        store.putMany(0, 10, LENGTH, 9)
+        store.commit()
+        again = store.scan()
+        assert scan != again
+    made.checkpoint.forget()
+    with made.opened(9, options={"restore": "eager"}) as store:
+        assert store.scan() == again
+        store.load(8)
+        assert store.scan() == scan
+
+
 def test_a_compaction_with_the_commit_fetches_all(written: Callable[..., Written], holes: Any) -> None:
     made = written()
     with made.opened(compact=True, options={"restore": "ondemand"}) as store:

@@ -31,7 +31,7 @@ def test_random_histories_of_which_parts_go_again(jvm: Any, small_pages: Any, tm
         directory = tmp_path / str(seed)
         directory.mkdir()
         limit = [4 << 10, 16 << 10, 1 << 20][seed % 3]
-        found = jvm.io.pyspark.statestore.rocks.HoleyDatabase.runCached(str(directory), seed, 12, limit)
+        found = jvm.io.pyspark.statestore.rocks.HoleyDatabase.runCompacted(str(directory), seed, 12, limit)
         given_back += found[0]
         compactions += found[1]
     assert given_back > 0

@@ -36,8 +36,10 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** The hand goes round so often at most: once all buckets were passed, the next time they are not. */
   private static final int ROUNDS = 2;
 
-  /** Between two rounds is so many times what one takes. */
+  /** Between two rounds is so many times what the first one took; less where files have too much. */
   private static final int PAUSE_OF_ROUNDS = 20;
+
+  private static final int PAUSE_WHERE_LARGE = 1;
 
   private static final long PAUSE_AFTER_ERRORS_NANOS = TimeUnit.SECONDS.toNanos(60);
 
@@ -67,7 +69,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   /** The count, or the clearing of files, that is under way; null where none is. */
   private Round round;
 
-  private long nextRoundNanos = System.nanoTime();
+  private long roundEndedNanos = System.nanoTime();
+  private long roundTookNanos;
   private volatile boolean isClosed;
 
   private HeapSpill(SpillFiles files, double highWaterMark, double lowWaterMark, boolean isWatched) {
@@ -369,7 +372,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
     /** What was counted holds now. */
     void end() {
       files.have(live);
-      nextRoundNanos = System.nanoTime() + PAUSE_OF_ROUNDS * tookNanos;
+      roundEndedNanos = System.nanoTime();
+      roundTookNanos = tookNanos;
     }
   }
 
@@ -398,7 +402,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
       if (!isDone) {
         // Memory has run out, perhaps. The same step would have the same end.
         round = null;
-        nextRoundNanos = System.nanoTime() + PAUSE_AFTER_ERRORS_NANOS;
+        roundEndedNanos = System.nanoTime();
+        roundTookNanos = PAUSE_AFTER_ERRORS_NANOS / PAUSE_OF_ROUNDS;
       }
     }
   }
@@ -408,7 +413,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
       return false;
     }
     boolean isLarge = files.areLargeFor(spilledBytes());
-    boolean isTime = isMiscounted || System.nanoTime() - nextRoundNanos >= 0;
+    long pauseNanos = (isLarge ? PAUSE_WHERE_LARGE : PAUSE_OF_ROUNDS) * roundTookNanos;
+    boolean isTime = isMiscounted || System.nanoTime() - roundEndedNanos >= pauseNanos;
     if (!isTime || !isLarge && !haveVersionsChanged && !isMiscounted) {
       return false;
     }

@@ -151,6 +151,14 @@ public final class LazyFiles implements AutoCloseable {
     return cache != null;
   }
 
+  /**
+   * Whether files with holes are compacted: where nobody fetches the rest, they would never be. RocksDB may then delete
+   * a file that was never whole.
+   */
+  public boolean areCompacted() {
+    return !hydrates;
+  }
+
   long bytesPerSecond() {
     return bytesPerSecond;
   }
@@ -222,7 +230,7 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   private boolean isDeleted(String name) {
-    return cache != null && directory != null && !open.containsKey(name) && Files.notExists(directory.resolve(name));
+    return areCompacted() && directory != null && !open.containsKey(name) && Files.notExists(directory.resolve(name));
   }
 
   /** A read is over that has had holes filled. */
@@ -482,15 +490,16 @@ public final class LazyFiles implements AutoCloseable {
 
   /** RocksDB has deleted a file. */
   public void deleted(String name) {
-    if (cache == null) {
-      return;
+    if (cache != null) {
+      own(name, 0);
     }
-    own(name, 0);
     PartialFile file = open.remove(name);
     if (file != null) {
       // A snapshot that waits for its upload may still have a link to it.
       retired.add(file);
-      file.giveBackAll();
+      if (cache != null) {
+        file.giveBackAll();
+      }
     }
   }
 
@@ -613,11 +622,14 @@ public final class LazyFiles implements AutoCloseable {
 
   /**
    * Waits until what others have made is in the checkpoint, if there is no room for so many bytes more otherwise. It
-   * does not wait for long, because nothing says that it will be there soon.
+   * does not wait for long, because nothing says that it will be there soon; nor where there is no bound.
    *
    * @param isCancelled asked again and again
    */
   public void awaitRoom(long bytes, BooleanSupplier isCancelled) throws InterruptedException {
+    if (cache == null) {
+      return;
+    }
     long until = System.nanoTime() + MOST_WAIT_NANOS;
     while (cache.own() + bytes > cache.limit()
         && cache.own() > 0
@@ -660,8 +672,10 @@ public final class LazyFiles implements AutoCloseable {
         }
       }
       inParallel(shares, Parallel.READS);
-      hold.room = files.stream().mapToLong(PartialFile::length).sum();
-      cache.take(hold.room);
+      if (cache != null) {
+        hold.room = files.stream().mapToLong(PartialFile::length).sum();
+        cache.take(hold.room);
+      }
       done = true;
     } finally {
       if (!done) {
@@ -712,8 +726,10 @@ public final class LazyFiles implements AutoCloseable {
         holds.remove(this);
         files.forEach(PartialFile::letGo);
         files.clear();
-        cache.release(room);
-        room = 0;
+        if (cache != null) {
+          cache.release(room);
+          room = 0;
+        }
       }
     }
   }

@@ -20,16 +20,18 @@ import org.rocksdb.RocksIterator;
  * and {@link LazyIterator}; a test compares what Spark calls with what is here. Once all files are whole, it is like
  * any other.
  *
- * <p>Until all files are whole nothing but the reads here reads them: compaction is off (it is opened so), and a flush
- * reads no SST.
+ * <p>Until all files are whole nothing but the reads here, and a {@link Compactor}, reads them: RocksDB's own
+ * compaction is off (it is opened so), and a flush reads no SST.
  */
 public final class LazyRocksDB extends AskedRocksDB {
   private final LazyFiles files;
   private final Holes holes;
   private final Set<LazyIterator> iterators = ConcurrentHashMap.newKeySet();
+
+  /** Whether RocksDB compacts by itself. */
   private boolean compacts;
 
-  /** Null where RocksDB compacts by itself, or nobody does. */
+  /** Null where nobody else does meanwhile. */
   private Compactor compactor;
 
   /**
@@ -55,7 +57,7 @@ public final class LazyRocksDB extends AskedRocksDB {
 
   /** Has another thread compact something, where there is something to compact. */
   public void compactIfDue() {
-    if (compactor != null && isOwningHandle()) {
+    if (compactor != null && !compacts && isOwningHandle()) {
       compactor.lookIfDue();
     }
   }
@@ -137,7 +139,7 @@ public final class LazyRocksDB extends AskedRocksDB {
   public void flush(FlushOptions options) throws RocksDBException {
     try {
       files.check();
-      if (compactor != null) {
+      if (compactor != null && !compacts) {
         compactor.awaitLevel0();
       }
     } catch (IOException e) {

@@ -21,8 +21,10 @@ public final class TableFiles extends AbstractEventListener {
   /** Null where SSTs are uploaded with their snapshots. */
   private final EarlyFiles early;
 
-  /** Null where all of a file stays on the disk. */
-  private final LazyFiles cached;
+  /** Null where nobody has to know of files with holes that come and go. */
+  private final LazyFiles lazy;
+
+  private final boolean hearsReads;
 
   /**
    * Tells what it hears to those of one store.
@@ -33,7 +35,8 @@ public final class TableFiles extends AbstractEventListener {
   public TableFiles(EarlyFiles early, LazyFiles files) {
     super(events(files != null && files.isCached()));
     this.early = early;
-    cached = files != null && files.isCached() ? files : null;
+    lazy = files != null && files.areCompacted() ? files : null;
+    hearsReads = files != null && files.isCached();
   }
 
   private static EnabledEventCallback[] events(boolean readsToo) {
@@ -51,7 +54,7 @@ public final class TableFiles extends AbstractEventListener {
 
   @Override
   public boolean shouldBeNotifiedOnFileIO() {
-    return cached != null;
+    return hearsReads;
   }
 
   @Override
@@ -65,8 +68,8 @@ public final class TableFiles extends AbstractEventListener {
           if (early != null) {
             early.created(file, info.getFileSize());
           }
-          if (cached != null) {
-            cached.created(file.getFileName().toString(), info.getFileSize());
+          if (lazy != null) {
+            lazy.created(file.getFileName().toString(), info.getFileSize());
           }
         });
   }
@@ -79,8 +82,8 @@ public final class TableFiles extends AbstractEventListener {
           if (early != null) {
             early.deleted(file);
           }
-          if (cached != null) {
-            cached.deleted(file.getFileName().toString());
+          if (lazy != null) {
+            lazy.deleted(file.getFileName().toString());
           }
         });
   }
@@ -91,7 +94,7 @@ public final class TableFiles extends AbstractEventListener {
         () -> {
           String path = info.getPath();
           String name = path.substring(path.lastIndexOf('/') + 1);
-          cached.wasRead(name, info.getOffset(), info.getOffset() + info.getLength());
+          lazy.wasRead(name, info.getOffset(), info.getOffset() + info.getLength());
         });
   }
 

@@ -114,7 +114,7 @@ final class MergedRocksDB extends RocksDB {
     this.files = files;
     this.early = early;
     this.compactedBytesPerSecond = compactedBytesPerSecond;
-    listener = early == null && !isCached() ? null : new TableFiles(early, files);
+    listener = early == null && !isCompactedHere() ? null : new TableFiles(early, files);
     if (isCached()) {
       // What a compaction reads and writes has to be here at once.
       org.rocksdb.Options options = rocksDbOptions();
@@ -133,6 +133,10 @@ final class MergedRocksDB extends RocksDB {
       counting.close();
       counting = null;
     }
+  }
+
+  private boolean isCompactedHere() {
+    return files != null && files.areCompacted();
   }
 
   private boolean isCached() {
@@ -292,7 +296,7 @@ final class MergedRocksDB extends RocksDB {
     org.rocksdb.RocksDB opened = (org.rocksdb.RocksDB) DB.getVolatile(this);
     if (opened != null) {
       open = new LazyRocksDB(opened, files);
-      if (isCached()) {
+      if (isCompactedHere()) {
         open.compactWithHoles(rocksDbOptions(), compactedBytesPerSecond);
       }
       DB.setVolatile(this, open);
