@@ -70,7 +70,7 @@ class Query:
     def state(self) -> list[Any]:
         """The state that Spark's reader finds."""
         rows = self.spark.read.format("statestore").load(str(self.folder))
-        return rows.select("key.key", "value.*").orderBy("key").collect()
+        return [*rows.select("key.key", "value.*").orderBy("key").collect()]
 
 
 def write_input(spark: SparkSession, folder: Path, batches: Iterable[int] = range(BATCHES + 1)) -> None:
