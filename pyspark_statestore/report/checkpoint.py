@@ -6,6 +6,7 @@ import datetime
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.grouping import grouped
 from pyspark_statestore.inspect import TABLES, Inspection, costs_of_segments
 from pyspark_statestore.log.restorability import Store, committed, version_gaps
+from pyspark_statestore.log.scan import Scan
 from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
 from pyspark_statestore.log.stopped import said_end
 from pyspark_statestore.report.advice import (
@@ -127,7 +129,7 @@ class CheckpointReading:
             is_exported=bool(scan.exports),
             names=_operator_names(directory),
             last_commit=(commits[-1][0], commits[-1][1].modified) if commits else None,
-            ended=said_end(directory, scan, _infos(tables["plain_files"])),
+            ended=_ended(directory, scan, _infos(tables["plain_files"])),
             gaps=_gaps(directory, tables, before, [batch for batch, _ in commits]),
         )
 
@@ -314,6 +316,13 @@ def _running(reading: CheckpointReading) -> str:
         return f"its query ended at {rendering.cell([reading.ended], rendering.time)} UTC"
     counts = "counts as running until" if reading.is_running else "counts as stopped"
     return f"its query {counts} {rendering.duration(reading.closed_after)} after that"
+
+
+def _ended(directory: Directory, scan: Scan, plain: Iterator[FileInfo]) -> datetime.datetime | None:
+    """When the query ended, as far as that can be found out."""
+    with suppress(StateStoreFilesError):
+        return said_end(directory, scan, plain)
+    return None
 
 
 def _infos(plain: pa.Table) -> Iterator[FileInfo]:
