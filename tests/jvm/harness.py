@@ -32,6 +32,7 @@ from pyspark_statestore.format import (
     read_merged_file,
     read_segment,
 )
+from tests.sampling import sample
 
 TESTING = "io.pyspark.statestore.testing"
 FILE_SYSTEMS = {
@@ -75,6 +76,27 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
         time.sleep(0.02)
     return result
+
+
+def compacted_histories(jvm: Any, folder: Path, limit: Callable[[int], int]) -> tuple[int, int]:
+    """Runs random histories of databases that are compacted although their files have holes.
+
+    Args:
+        jvm: With the test jar.
+        folder: For their files.
+        limit: Bytes that may be on the disk, by the number of the history; 0 for all.
+
+    Returns:
+        Bytes that have gone, or were left out where none go, and the number of compactions.
+    """
+    gone = compactions = 0
+    for seed in sample(range(400), 15):
+        directory = folder / str(seed)
+        directory.mkdir()
+        found = jvm.io.pyspark.statestore.rocks.HoleyDatabase.runCompacted(str(directory), seed, 12, limit(seed))
+        gone += found[0]
+        compactions += found[1]
+    return gone, compactions
 
 
 def open_descriptors(jvm: Any) -> Iterator[tuple[str, Path]]:

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 from tests import class_data
-from tests.jvm.harness import Checkpoint
+from tests.jvm.harness import Checkpoint, compacted_histories
 from tests.sampling import sample
 
 pytestmark = [
@@ -44,13 +44,7 @@ def test_random_histories_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> No
 
 @pytest.mark.sweep
 def test_random_histories_that_are_compacted_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> None:
-    left_out = compactions = 0
-    for seed in sample(range(400), 15):
-        directory = tmp_path / str(seed)
-        directory.mkdir()
-        found = jvm.io.pyspark.statestore.rocks.HoleyDatabase.runCompacted(str(directory), seed, 12, 0)
-        left_out += found[0]
-        compactions += found[1]
+    left_out, compactions = compacted_histories(jvm, tmp_path, lambda seed: 0)
     assert left_out > 0
     assert compactions > 0
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.harness import Checkpoint
-from tests.sampling import sample
+from tests.jvm.harness import Checkpoint, compacted_histories
 
 pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
 
@@ -26,13 +25,7 @@ def small_pages(new_checkpoint: Callable[..., Checkpoint]) -> Iterator[Any]:
 
 @pytest.mark.sweep
 def test_random_histories_of_which_parts_go_again(jvm: Any, small_pages: Any, tmp_path: Path) -> None:
-    given_back = compactions = 0
-    for seed in sample(range(400), 15):
-        directory = tmp_path / str(seed)
-        directory.mkdir()
-        limit = [4 << 10, 16 << 10, 1 << 20][seed % 3]
-        found = jvm.io.pyspark.statestore.rocks.HoleyDatabase.runCompacted(str(directory), seed, 12, limit)
-        given_back += found[0]
-        compactions += found[1]
+    limits = [4 << 10, 16 << 10, 1 << 20]
+    given_back, compactions = compacted_histories(jvm, tmp_path, lambda seed: limits[seed % 3])
     assert given_back > 0
     assert compactions > 0

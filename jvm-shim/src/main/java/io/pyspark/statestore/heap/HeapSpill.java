@@ -71,6 +71,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
 
   private long roundEndedNanos = System.nanoTime();
   private long roundTookNanos;
+  private long noRoundUntilNanos = System.nanoTime();
   private volatile boolean isClosed;
 
   private HeapSpill(SpillFiles files, double highWaterMark, double lowWaterMark, boolean isWatched) {
@@ -385,7 +386,6 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
    */
   synchronized void tidy(long nanos) {
     long began = System.nanoTime();
-    boolean isDone = false;
     try {
       do {
         if (round == null && !begins()) {
@@ -397,19 +397,16 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
           round = null;
         }
       } while (System.nanoTime() - began < nanos);
-      isDone = true;
-    } finally {
-      if (!isDone) {
-        // Memory has run out, perhaps. The same step would have the same end.
-        round = null;
-        roundEndedNanos = System.nanoTime();
-        roundTookNanos = PAUSE_AFTER_ERRORS_NANOS / PAUSE_OF_ROUNDS;
-      }
+    } catch (RuntimeException | Error e) {
+      // Memory has run out, perhaps. The same step would have the same end.
+      round = null;
+      noRoundUntilNanos = System.nanoTime() + PAUSE_AFTER_ERRORS_NANOS;
+      throw e;
     }
   }
 
   private boolean begins() {
-    if (isClosed || files.bytes() == 0) {
+    if (isClosed || files.bytes() == 0 || System.nanoTime() - noRoundUntilNanos < 0) {
       return false;
     }
     boolean isLarge = files.areLargeFor(spilledBytes());

@@ -40,6 +40,10 @@ import org.rocksdb.WriteOptions;
  */
 public final class HoleyDatabase {
   private static final int KEYS = 400;
+
+  /** So many files of level 0 are compacted. */
+  private static final int LEVEL_0 = 3;
+
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(Threads.daemons("look-ahead"));
 
   private final Random random;
@@ -92,6 +96,8 @@ public final class HoleyDatabase {
     AtomicBoolean isOver = new AtomicBoolean();
     try (Options options = options(new Random(seed));
         Options lazily = options(new Random(seed))) {
+      // So that there is something to compact while files have holes: where all comes once, they soon have none.
+      options.setDisableAutoCompactions(limit == 0);
       try (RocksDB db = RocksDB.open(options, whole.toString())) {
         fill(db);
       }
@@ -105,7 +111,11 @@ public final class HoleyDatabase {
           LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
         lazy.compactWithHoles(lazily, 0);
         for (int part = 0; part < steps; part++) {
+          long compactions = Compactor.done();
           lazy.compactIfDue();
+          if (limit == 0 && part == 0 && random.nextBoolean()) {
+            awaitCompaction(lazy, compactions);
+          }
           compare(db, lazy, files, 20);
           lazy.compactWhenWhole();
           if (limit > 0 && random.nextInt(3) == 0) {
@@ -142,6 +152,17 @@ public final class HoleyDatabase {
       return HoleySst.givenBack(files);
     } finally {
       delete(directory);
+    }
+  }
+
+  /** Waits for a compaction, where level 0 has enough files. Else reads would fetch all before it begins. */
+  private static void awaitCompaction(LazyRocksDB lazy, long before) throws RocksDBException, InterruptedException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (Integer.parseInt(lazy.getProperty("rocksdb.num-files-at-level0")) >= LEVEL_0
+        && Compactor.done() == before
+        && System.nanoTime() - until < 0) {
+      lazy.compactIfDue();
+      Thread.sleep(1);
     }
   }
 
@@ -224,7 +245,7 @@ public final class HoleyDatabase {
         .setCompressionType(random.nextBoolean() ? CompressionType.LZ4_COMPRESSION : CompressionType.NO_COMPRESSION)
         .setTargetFileSizeBase(8 << 10)
         .setMaxBytesForLevelBase(32 << 10)
-        .setLevelZeroFileNumCompactionTrigger(3)
+        .setLevelZeroFileNumCompactionTrigger(LEVEL_0)
         .setMergeOperator(new StringAppendOperator())
         .setTableFormatConfig(table);
   }
