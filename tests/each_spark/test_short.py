@@ -22,7 +22,7 @@ from tests.cluster.application import Setting as Cluster
 from tests.conftest import MakeSpark
 from tests.migration.builders import NOW
 from tests.sink.sinks import FileSink, rows_of
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, unload_stores
 from tests.streaming.workloads import write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.each_spark]
@@ -59,7 +59,7 @@ def new_runs(spark: SparkSession, setting: Setting, folder: Path, names: tuple[s
 def stock(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Run]]:
     """The queries on stock Spark, by store."""
     spark = make_spark(CONF)
-    restart_maintenance(spark)
+    unload_stores(spark)
     found = {}
     for store in ("rocksdb", "heap"):
         found[store] = new_runs(spark, Setting("stock", store), tmp_path_factory.mktemp(f"stock-{store}"))
@@ -73,7 +73,7 @@ def test_aggregation_join_and_deduplication_over_a_restart_and_an_export(
     make_spark: MakeSpark, stock: dict[str, dict[str, Run]], setting: Setting, tmp_path: Path
 ) -> None:
     spark = make_spark(CONF, mode=setting.door, store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     merged = new_runs(spark, setting, tmp_path)
     for part in PARTS[:2]:
         run_part(merged, part)
@@ -110,7 +110,7 @@ def test_the_progress_says_what_was_written(make_spark: MakeSpark, tmp_path: Pat
 @pytest.mark.since("4.0", "transformWithState came with Spark 4.0")
 def test_transform_with_state_through_the_path_door(make_spark: MakeSpark, tmp_path: Path) -> None:
     spark = make_spark(CONF, mode="path")
-    restart_maintenance(spark)
+    unload_stores(spark)
     found = {}
     for door in ("stock", "path"):
         runs = new_runs(spark, Setting(door, "rocksdb"), tmp_path / door, ("transform_with_state",))

@@ -15,7 +15,7 @@ from pyspark_statestore import Checkpoint, merged_path
 from tests import class_data
 from tests.conftest import MakeSpark
 from tests.forks.harness import pins
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance, session_conf
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, session_conf, unload_stores
 from tests.streaming.workloads import write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="compared with Spark")]
@@ -48,7 +48,7 @@ def maintain(run: Run) -> None:
 @pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
 def test_two_forks_of_a_running_query(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode=setting.door, store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     source = Run(spark, workload, setting, tmp_path / "source")
     write_batches(source.input, range(3))
     query = source.start(DATA_ONLY, available_now=False)

@@ -24,8 +24,8 @@ from tests.streaming.runs import (
     Setting,
     assert_state_is_merged,
     plain_state_files,
-    restart_maintenance,
     session_conf,
+    unload_stores,
 )
 from tests.streaming.workloads import WORKLOADS, write_batches
 
@@ -63,7 +63,7 @@ def do(make_spark: MakeSpark, folder: Path, setting: Setting, workload: str, cod
     door = "path" if setting.door == "stock" else setting.door
     codecs = {"spark.io.compression.codec": codec, f"{STATE_STORE}compression.codec": codec}
     spark = make_spark({**CONF, **codecs}, mode=door, store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     run = Run(spark, workload, setting, folder / "query")
     write_batches(run.input, range(BATCHES))
     run.run()
@@ -210,7 +210,7 @@ def test_restorable_is_what_spark_can_read(
 @pytest.mark.parametrize("door", sampled(["provider", "path"], 1))
 def test_running_query(make_spark: MakeSpark, tmp_path: Path, door: str) -> None:
     spark = make_spark(CONF, mode=door)
-    restart_maintenance(spark)
+    unload_stores(spark)
     run = Run(spark, "aggregation", Setting(door, "rocksdb"), tmp_path / "a query")
     write_batches(run.input, range(2))
     query = run.start(available_now=False)

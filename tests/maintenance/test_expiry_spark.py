@@ -12,7 +12,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 from tests.conftest import MakeSpark
 from tests.inspect.builders import refused
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance
+from tests.streaming.runs import STATE_STORE, Run, Setting, unload_stores
 from tests.streaming.test_restart_from_every_batch import copy_checkpoint, forget_batches_after
 from tests.streaming.workloads import write_batches
 
@@ -61,7 +61,7 @@ def test_goes_on_as_if_nothing_had_happened(
     make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str
 ) -> None:
     spark = make_spark(CONF, mode="path", store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     whole = Run(spark, workload, setting, tmp_path / "whole")
     for batch in range(BEGUN):
         write_batches(whole.input, [batch])
@@ -73,7 +73,7 @@ def test_goes_on_as_if_nothing_had_happened(
     query.stop()
     whole.note(query)
     assert max(whole.rows) == LAST
-    restart_maintenance(spark)
+    unload_stores(spark)
 
     copies = {}
     for name in ("expired", "gone back"):

@@ -29,8 +29,8 @@ from tests.streaming.runs import (
     Setting,
     assert_state_is_merged,
     merged_files,
-    restart_maintenance,
     session_conf,
+    unload_stores,
 )
 from tests.streaming.workloads import write_batches
 
@@ -90,7 +90,7 @@ def session(make_spark: MakeSpark) -> Iterator[SparkSession]:
 def made(request: pytest.FixtureRequest, session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A merged file or more for each batch; versions have been deleted, and what is in them is dead."""
     run = Run(session, "aggregation", SETTINGS[request.param], tmp_path_factory.mktemp(request.param))
-    restart_maintenance(session)
+    unload_stores(session)
     for batch in range(BATCHES):
         write_batches(run.input, [batch])
         go_on(run)

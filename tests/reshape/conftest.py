@@ -9,6 +9,7 @@ from pyspark import SparkContext
 
 from tests.jvm.conftest import by_hand, faulty, jvm
 from tests.migration.conftest import breakage
+from tests.streaming.runs import unload_stores
 
 pytest.register_assert_rewrite("tests.streaming.runs", "tests.reshape.harness")
 
@@ -21,4 +22,4 @@ def _stores_are_closed() -> Iterator[None]:
     yield
     context = SparkContext._active_spark_context
     if context is not None:
-        context._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+        unload_stores(context)

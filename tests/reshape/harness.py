@@ -16,7 +16,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration.repartition import Repartition
 from tests.maintenance.harness import live_files
 from tests.migration.builders import NOW
-from tests.streaming.runs import Run, plain_state_files, session_conf
+from tests.streaming.runs import Run, plain_state_files, session_conf, unload_stores
 from tests.streaming.workloads import WORKLOADS, write_batches
 
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -68,14 +68,7 @@ def went_back(run: Run, batch: int) -> None:
         file.unlink()
     for later in [each for each in run.rows if each > batch]:
         del run.rows[later]
-    unload(run.spark)
-
-
-def unload(spark: SparkSession) -> None:
-    """Unloads all stores, as where a query starts in another process: the next load is from files."""
-    context = spark.sparkContext
-    assert context._jvm is not None
-    context._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    unload_stores(run.spark)
 
 
 def repartitioned(run: Run, n: int) -> Repartition:

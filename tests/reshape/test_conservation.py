@@ -25,9 +25,9 @@ from pyspark_statestore.migration.spark_side import SparkSide
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, store_of
 from pyspark_statestore.storage import Directory, Location
 from tests.conftest import MakeSpark
-from tests.reshape.harness import at, go_on, partitions, since, unload, went_back
+from tests.reshape.harness import at, go_on, partitions, since, went_back
 from tests.sampling import sampled
-from tests.streaming.runs import PROVIDER, STATE_STORE, Run, Setting, session_conf
+from tests.streaming.runs import PROVIDER, STATE_STORE, Run, Setting, session_conf, unload_stores
 from tests.streaming.workloads import WORKLOADS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
@@ -232,7 +232,7 @@ def test_no_row_is_lost_doubled_or_changed(
     history = History.drawn(draw)
     if history not in lived:
         lived[history] = history.lived(spark, tmp_path_factory.mktemp("history"))
-        unload(spark)
+        unload_stores(spark)
     original = lived[history]
     run = replace(original, folder=tmp_path / "copy")
     shutil.copytree(original.checkpoint, run.checkpoint)

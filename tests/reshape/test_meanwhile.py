@@ -12,9 +12,9 @@ from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.migration import repartition_undo, store_conversion
 from pyspark_statestore.migration.spark_side import SparkSide
 from tests.conftest import MakeSpark
-from tests.reshape.harness import at, go_on, keys_of, partitions, since, unload
+from tests.reshape.harness import at, go_on, keys_of, partitions, since
 from tests.sampling import sampled
-from tests.streaming.runs import Run, Setting
+from tests.streaming.runs import Run, Setting, unload_stores
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
@@ -48,7 +48,7 @@ def assert_goes_on(run: Run, always: Run, batch: int) -> None:
     for batches in ((), (batch,)):
         go_on(run, batches, ONLY_DATA)
         go_on(always, (), {**ONLY_DATA, **partitions(2)})
-        unload(run.spark)
+        unload_stores(run.spark)
         assert keys_of(run) == keys_of(always)
 
 

@@ -23,10 +23,9 @@ from tests.reshape.harness import (
     partitions,
     since,
     state_of,
-    unload,
 )
 from tests.reshape.test_splits import forked, split_in_place, tables
-from tests.streaming.runs import Run, Setting
+from tests.streaming.runs import Run, Setting, unload_stores
 
 pytestmark = [pytest.mark.spark, since, pytest.mark.sweep(1, files="reshape")]
 
@@ -86,7 +85,7 @@ def test_a_snapshot_of_an_attempt_that_was_not_committed(
         shutil.copytree(first / log, run.checkpoint / log)
     for batch in [each for each in run.rows if each > 1]:
         del run.rows[batch]
-    unload(spark)
+    unload_stores(spark)
     go_on(run, (), ONLY_DATA)  # and the one that was committed, with changelogs
     paths = live_files(run.checkpoint)
     attempts = [path for path in live_files(attempt) if "/3_" in path and path.endswith(".zip") and path in paths]

@@ -10,8 +10,8 @@ import pytest
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
 from tests.inspect.builders import refused
-from tests.reshape.harness import at, given_out, go_on, partitions, since, unload
-from tests.streaming.runs import Run, Setting
+from tests.reshape.harness import at, given_out, go_on, partitions, since
+from tests.streaming.runs import Run, Setting, unload_stores
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
@@ -36,7 +36,7 @@ def test_what_sparks_reader_finds_is_written_anew(make_spark: MakeSpark, tmp_pat
     fork = Checkpoint(run.checkpoint).fork(run.folder / "f\u00f6rk+1", partitions=3, spark=run.spark)
     assert fork.path.endswith("f\u00f6rk+1")
     assert at(run).convert(store="heap", spark=run.spark).store == "heap"
-    unload(run.spark)
+    unload_stores(run.spark)
     go_on(run, range(2, 3))
     go_on(always, ())
 
@@ -48,7 +48,7 @@ def test_a_directory_can_be_renamed_for_it(make_spark: MakeSpark, tmp_path: Path
     run, always = begun(make_spark, tmp_path, "a b#50%")
     with refused("PSS_CANNOT_REPARTITION", "' '", "Rename"):
         at(run).repartition(4, spark=run.spark)
-    unload(run.spark)
+    unload_stores(run.spark)
 
     plain = replace(run, folder=tmp_path / "plain")
     run.folder.rename(plain.folder)

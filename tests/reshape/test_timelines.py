@@ -22,11 +22,10 @@ from tests.reshape.harness import (
     partitions,
     since,
     state_of,
-    unload,
     went_back,
 )
 from tests.reshape.test_splits import forked, split_in_place
-from tests.streaming.runs import Run, Setting, plain_state_files, session_conf
+from tests.streaming.runs import Run, Setting, plain_state_files, session_conf, unload_stores
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
@@ -79,7 +78,7 @@ def test_what_a_later_batch_left_is_not_taken_for_new_state(
     for batch in (8, 9, 10):
         go_on(run, [batch], ONLY_DATA)
         go_on(always, (), ONLY_DATA)
-        unload(run.spark)
+        unload_stores(run.spark)
         assert state_of(run) == state_of(always)
         assert given_out(run)[-1] == given_out(always)[-1]
     assert at(run).maintenance.verify().is_clean
@@ -112,7 +111,7 @@ def test_back_from_a_repartitioning_that_did_not_get_far(
     assert keys_of(run) == keys_of(always)
     go_on(run, [8], ONLY_DATA)
     go_on(always, (), ONLY_DATA)
-    unload(run.spark)
+    unload_stores(run.spark)
     assert keys_of(run) == keys_of(always)
     assert given_out(run)[-1] == given_out(always)[-1]
     assert at(run).maintenance.verify().is_clean
@@ -138,7 +137,7 @@ def test_old_partitions_are_listed_before_a_repartitioning_and_removed_after_it(
     monkeypatch.setattr(old_partitions._Old, "found", slowly)
     at(run).maintenance.remove_old_partitions(dry_run=False)
     assert listed[0] > 0
-    unload(run.spark)
+    unload_stores(run.spark)
     assert state_of(run) == state_of(always)
     go_on(run, [8], ONLY_DATA)
     go_on(always, (), ONLY_DATA)
@@ -160,6 +159,6 @@ def test_old_partitions_are_removed_in_the_middle_of_a_repartitioning(
 
     monkeypatch.setattr(SparkSide, step, after_a_removal)
     split_in_place(run, 4)
-    unload(run.spark)
+    unload_stores(run.spark)
     assert state_of(run) == state_of(always)
     assert at(run).maintenance.verify().is_clean

@@ -14,7 +14,7 @@ from tests.streaming.runs import (
     Run,
     Setting,
     assert_state_is_merged,
-    restart_maintenance,
+    unload_stores,
 )
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
@@ -67,7 +67,7 @@ VARIABLES = {
 def runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Run]:
     """A run of each workload with each setting that it works with, made when it is asked for first."""
     spark = make_spark(CONF, mode="path")
-    restart_maintenance(spark)
+    unload_stores(spark)
     folder = tmp_path_factory.mktemp("state")
     write_batches(folder / "input", range(BATCHES))
 

@@ -13,7 +13,7 @@ from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
 from tests.sampling import sampled
 from tests.state.both import read_by_spark, read_here, renamed, rows_of
-from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, Run, Setting, restart_maintenance
+from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, Run, Setting, unload_stores
 from tests.streaming.workloads import BATCHES, WORKLOADS, Workload, write_batches
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ MakeRun = Callable[[str, Setting, Mapping[str, str]], Run]
 @pytest.fixture
 def make_run(make_spark: MakeSpark, tmp_path: Path) -> MakeRun:
     spark = make_spark(CONF, mode="path")
-    restart_maintenance(spark)
+    unload_stores(spark)
 
     def make(name: str, setting: Setting, conf: Mapping[str, str]) -> Run:
         run = Run(spark, name, setting, tmp_path)

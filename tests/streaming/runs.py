@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -17,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_statestore import merged_path
 from pyspark_statestore.format.reader import BytesSource, read_merged_file
 from tests import class_data
+from tests.jvm.harness import until
 from tests.streaming.workloads import WORKLOADS, events
 
 STATE_STORE = "spark.sql.streaming.stateStore."
@@ -227,7 +229,15 @@ def assert_state_is_merged(run: Run) -> set[str]:
     return found
 
 
-def restart_maintenance(spark: SparkSession) -> None:
-    """Unloads all state stores, so that the next one starts Spark's maintenance with the session's interval."""
-    package = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming.state
-    getattr(getattr(package, "StateStore$"), "MODULE$").stop()
+def unload_stores(spark: SparkSession | SparkContext) -> None:
+    """Unloads all state stores; the next load is from files, and starts maintenance with the session's interval."""
+    context = spark if isinstance(spark, SparkContext) else spark.sparkContext
+    package: Any = context._jvm.org.apache.spark.sql.execution.streaming.state
+    stores = getattr(getattr(package, "StateStore$"), "MODULE$")
+    if context.version.startswith("4.0."):
+        # There stop() waits for maintenance, which may need the lock that it holds, for 300 s, whatever settings say.
+        stores.unloadAll()
+        field = stores.getClass().getDeclaredField("maintenancePartitions")
+        field.setAccessible(True)
+        until(lambda: field.get(stores).isEmpty(), "maintenance to end")
+    stores.stop()

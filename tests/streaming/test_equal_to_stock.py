@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import MakeSpark
 from tests.sampling import EXHAUSTIVE, chosen, marked
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, unload_stores
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="equal queries")]
@@ -90,7 +90,7 @@ def run_of(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> R
             names = [each for each in names_for(setting) if everything or (setting, each) in IN_SAMPLE]
             is_stock = setting.door == "stock"
             spark = make_spark(CONF) if is_stock else make_spark(CONF, mode=setting.door, store=setting.store)
-            restart_maintenance(spark)
+            unload_stores(spark)
             runs = run_all(spark, setting, names, tmp_path_factory.mktemp(str(setting)))
             done.update({(setting, each): run for each, run in runs.items()})
         return done[setting, name]

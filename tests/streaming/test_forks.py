@@ -10,7 +10,7 @@ import pytest
 from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
 from tests.jvm.harness import CREATED_MS, Checkpoint, refer
-from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, plain_state_files, restart_maintenance
+from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, plain_state_files, unload_stores
 from tests.streaming.workloads import BATCHES, write_batches
 
 pytestmark = pytest.mark.spark
@@ -44,11 +44,11 @@ def fork(source: Run, folder: Path) -> Run:
 )
 def test_a_query_goes_on(make_spark: MakeSpark, tmp_path: Path, workload: str, setting: Setting) -> None:
     spark = make_spark(CONF, mode="provider", store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     source = Run(spark, workload, setting, tmp_path / "source")
     write_batches(source.input, range(2))
     source.run()
-    restart_maintenance(spark)  # unloads the stores
+    unload_stores(spark)  # unloads the stores
 
     first = max(source.rows) + 1
     here = Checkpoint(spark._jvm, source.checkpoint)
@@ -58,7 +58,7 @@ def test_a_query_goes_on(make_spark: MakeSpark, tmp_path: Path, workload: str, s
     needed = {path: path.read_bytes() for path in merged_files(source.checkpoint) if path.name in live}
     write_batches(source.input, range(2, BATCHES))
     source.run()
-    restart_maintenance(spark)
+    unload_stores(spark)
     here.fs.delete(here.path("0"), True)
     here.write("0/0/0.delta", b"the only file that lives")
     here.log.seal()
@@ -66,7 +66,7 @@ def test_a_query_goes_on(make_spark: MakeSpark, tmp_path: Path, workload: str, s
     assert not live & {name for name, _ in here.view().live.values()}
     assert here.metrics()["unlinkedFiles"] > 0
     forked.run()
-    restart_maintenance(spark)
+    unload_stores(spark)
     Checkpoint(spark._jvm, forked.checkpoint).clean()
 
     new = range(first, max(source.rows) + 1)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import MakeSpark
 from tests.sampling import marked, sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, plain_state_files, restart_maintenance, segments
+from tests.streaming.runs import STATE_STORE, Run, Setting, plain_state_files, segments, unload_stores
 from tests.streaming.workloads import write_batch, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -65,13 +65,13 @@ def retire(run: Run, until: Callable[[int], bool]) -> int:
 )
 def test_from_stock(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode="path", store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     as_stock = Setting("stock", setting.store, setting.format_version, setting.changelog, setting.checksums)
     begun = Run(spark, workload, as_stock, tmp_path / "query")
     write_batches(begun.input, BEGUN)
     begun.run()
     # Stock Spark's maintenance may write a snapshot after the query has ended; this waits for it.
-    restart_maintenance(spark)
+    unload_stores(spark)
     old = set(plain_state_files(begun.checkpoint))
     assert old
     assert not (begun.checkpoint / "state" / "_merged").exists()

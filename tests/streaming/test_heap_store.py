@@ -32,8 +32,8 @@ from tests.streaming.runs import (
     assert_state_is_merged,
     merged_files,
     plain_state_files,
-    restart_maintenance,
     segments,
+    unload_stores,
 )
 from tests.streaming.small_heap import KEYS, PAD, start
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
@@ -81,7 +81,7 @@ def run_all(
             queries.append((run, run.start(conf)))
         for run, query in queries:
             run.finish(query)
-        restart_maintenance(spark)
+        unload_stores(spark)
     return runs
 
 
@@ -99,7 +99,7 @@ def in_a_process(script: ModuleType, directory: Path, *arguments: str) -> tuple[
 @pytest.fixture(scope="module")
 def spark(make_spark: MakeSpark) -> SparkSession:
     session = make_spark(CONF, mode="provider", store="heap", master="local[2,3]")
-    restart_maintenance(session)
+    unload_stores(session)
     return session
 
 
@@ -237,7 +237,7 @@ def test_out_of_memory(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(0, KEYS, 1, 1).selectExpr("id AS key", f"{PAD} AS size").write.parquet(source)
     for provider in providers:
         start(spark, provider, str(tmp_path), {}).awaitTermination()
-    restart_maintenance(spark)
+    unload_stores(spark)
     # Small, so that it is the state that there is no room for.
     few = spark.range(0, KEYS, KEYS // 2, 1).selectExpr("id AS key", "1 AS size")
     few.write.mode("append").parquet(source)
@@ -252,7 +252,7 @@ def test_out_of_memory(spark: SparkSession, tmp_path: Path) -> None:
         query.awaitTermination()
         assert [progress["batchId"] for progress in query.recentProgress] == [1]
         assert given_out == {0: [2, PAD], KEYS // 2: [2, PAD]}
-    restart_maintenance(spark)
+    unload_stores(spark)
 
 
 def without_the_hook(jar: Path) -> None:

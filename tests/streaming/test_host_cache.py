@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance
+from tests.streaming.runs import STATE_STORE, Run, Setting, unload_stores
 from tests.streaming.workloads import write_batch
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ def session(make_spark: Callable[..., SparkSession], cache: Path) -> SparkSessio
 
 def forget(spark: SparkSession, run: Run) -> None:
     """Lets the process be a new one: no store is loaded, and nothing is known of the checkpoint."""
-    restart_maintenance(spark)
+    unload_stores(spark)
     jvm: Any = spark.sparkContext._jvm
     jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}"))
 

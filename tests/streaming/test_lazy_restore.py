@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.jvm.test_lazy_stores import whole_entries
 from tests.sampling import sampled
 from tests.streaming.lazy_process import COUNTS
-from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, restart_maintenance, session_conf
+from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, session_conf, unload_stores
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batch
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def session(make_spark: Callable[..., SparkSession]) -> SparkSession:
 
 def forget(spark: SparkSession, run: Run) -> None:
     """Lets the process be a new one: no store is loaded, and nothing is known of the checkpoint."""
-    restart_maintenance(spark)
+    unload_stores(spark)
     jvm: Any = spark.sparkContext._jvm
     jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}"))
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint
 from tests.jvm.harness import until
-from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf
+from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf, unload_stores
 from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
 
 pytestmark = [
@@ -101,7 +101,7 @@ def test_the_disk_has_no_more_of_the_state_than_it_may(make_spark: Callable[...,
     write_input(spark, tmp_path)
     stock = Query(spark, tmp_path / "stock", {PROVIDER: STOCK_CLASSES["rocksdb"]})
     stock.run()
-    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    unload_stores(spark)
     before = on_disk(jvm)
     cache = jvm.io.pyspark.statestore.tables.LocalCache.ofProcess()
     remote = Query(spark, tmp_path / "remote", REMOTE)
@@ -136,7 +136,7 @@ def test_a_snapshot_comes_also_where_it_cannot_rely_on_what_was_uploaded(
         tables.HoleySst.goAllTheTime(False)
         tables.Early.asEver()
     assert remote.found == stock.found
-    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    unload_stores(spark)
     checkpoint = Checkpoint(str(remote.folder))
     assert checkpoint.maintenance.verify().is_clean
     paths = checkpoint.inspect.segments().column("logical_path").to_pylist()
@@ -189,7 +189,6 @@ def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession]
     """A query whose disk had a part of its state only goes on after each verb as stock Spark's undisturbed one does."""
     spark = make_spark(CONF, mode="provider")
     jvm: Any = spark.sparkContext._jvm
-    store = jvm.org.apache.spark.sql.execution.streaming.state.StateStore
     cache = jvm.io.pyspark.statestore.tables.LocalCache.ofProcess()
     two = {"spark.sql.shuffle.partitions": "2"}
     write_input(spark, tmp_path)
@@ -201,14 +200,14 @@ def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession]
     assert cache.givenBack() > given_back
     assert remote.state() == stock.state(), "while the stores are open, with holes"
     until(lambda: list(remote.folder.glob("state/_merged/*.ended")), "the query's word that it has ended")
-    store.stop()
+    unload_stores(spark)
     before = dict(stock.found)
     write_input(spark, tmp_path, range(BATCHES + 1, BATCHES + 3))
     stock.run()
     after = {batch: found for batch, found in stock.found.items() if batch not in before}
     assert len(after) == 2
     for verb in (kept, forked, claimed, compacted, split, repartitioned, exported, with_heap):
-        store.stop()
+        unload_stores(spark)
         folder = tmp_path / verb.__name__
         shutil.copytree(remote.folder, folder)
         there = verb(folder, spark)
@@ -219,5 +218,5 @@ def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession]
         assert [again.found[batch] for batch in sorted(again.found)] == [*after.values()], verb.__name__
         assert again.state() == stock.state(), verb.__name__
         if verb is not exported:
-            store.stop()
+            unload_stores(spark)
             assert Checkpoint(there).maintenance.verify().is_clean, verb.__name__

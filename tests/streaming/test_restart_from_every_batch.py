@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import MakeSpark
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, unload_stores
 from tests.streaming.workloads import BATCHES, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -52,7 +52,7 @@ def forget_batches_after(checkpoint: Path, batch: int) -> None:
 @pytest.mark.parametrize(("setting", "workload"), sampled(CASES, 2, kind=lambda case: case[0].store), ids=str)
 def test_restart_from_every_batch(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode=setting.door, store=setting.store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     whole = Run(spark, workload, setting, tmp_path / "whole")
     write_batches(whole.input, range(BATCHES))
     whole.run(DATA_ONLY)

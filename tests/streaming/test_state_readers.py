@@ -13,9 +13,9 @@ from tests.streaming.runs import (
     Setting,
     assert_state_is_merged,
     plain_state_files,
-    restart_maintenance,
     segments,
     session_conf,
+    unload_stores,
 )
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
@@ -41,7 +41,7 @@ def pairs(request: pytest.FixtureRequest, make_spark: MakeSpark, tmp_path_factor
     """By workload, a run on stock and one on merged state; both in one session, over the same input."""
     door, store = request.param
     spark = make_spark(CONF, mode=door, store=store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     folder = tmp_path_factory.mktemp("readers")
     write_batches(folder / "input", range(BATCHES))
     admitted = [n for n in NAMES if not WORKLOADS[n].only_stock_class or (door, store) == ("path", "rocksdb")]

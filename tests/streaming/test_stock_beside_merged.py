@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeSpark
-from tests.streaming.runs import Run, Setting, assert_state_is_merged, merged_files, restart_maintenance
+from tests.streaming.runs import Run, Setting, assert_state_is_merged, merged_files, unload_stores
 from tests.streaming.workloads import BATCHES, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="sessions and processes of their own")]
@@ -35,7 +35,7 @@ def run_side_by_side(runs: Iterable[Run]) -> None:
 def pure_stock(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """By store: a run in a session without any of our settings."""
     spark = make_spark()
-    restart_maintenance(spark)
+    unload_stores(spark)
     folder = tmp_path_factory.mktemp("pure")
     runs = {s: Run(spark, "aggregation", Setting("stock", s, changelog=False), folder / s) for s in STORES}
     run_side_by_side(runs.values())
@@ -50,7 +50,7 @@ def test_stock_beside_merged(
 ) -> None:
     """A plain path beside the path door; Spark's own provider class beside the provider door."""
     spark = make_spark(mode=door, store=store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     merged = Run(spark, "aggregation", Setting(door, store, changelog=False), tmp_path / "merged")
     stock = Run(spark, "aggregation", Setting("stock", store, changelog=False), tmp_path / "stock")
     run_side_by_side([merged, stock])
@@ -72,7 +72,7 @@ def test_what_is_not_state_is_where_it_would_be(
         return {f for f in files_below(run.checkpoint) if not re.match(r"state/(\d+/\d+/(?!_metadata)|_merged/)", f)}
 
     spark = make_spark(mode=door, store=store)
-    restart_maintenance(spark)
+    unload_stores(spark)
     merged = Run(spark, "aggregation", Setting(door, store, changelog=False), tmp_path)
     run_side_by_side([merged])
     expected = not_state(pure_stock[store])

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark_statestore import attach
 from tests.conftest import MakeSpark
 from tests.sampling import sampled
-from tests.streaming.runs import Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.streaming.runs import Run, Setting, assert_state_is_merged, unload_stores
 from tests.streaming.workloads import BATCHES, WORKLOADS, Workload, write_batches
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def expiring() -> Iterator[None]:
 )
 def test_time_to_live_and_processing_time_timers(make_spark: MakeSpark, tmp_path: Path, setting: Setting) -> None:
     spark = make_spark(mode="path")
-    restart_maintenance(spark)
+    unload_stores(spark)
     runs = [Run(spark, "expiring", s, tmp_path / s.door) for s in (Setting("stock", "rocksdb"), setting)]
     stock, merged = runs
     for half in (range(BATCHES // 2), range(BATCHES // 2, BATCHES)):
