@@ -125,7 +125,8 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   }
 
   private void add(RowTrie trie) {
-    if (versions.add(trie)) {
+    if (trie.known == null) { // this thread would have said so
+      versions.add(trie);
       haveVersionsChanged = true;
     }
   }

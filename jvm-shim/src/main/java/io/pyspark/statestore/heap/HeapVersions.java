@@ -2,21 +2,15 @@ package io.pyspark.statestore.heap;
 
 import java.lang.ref.WeakReference;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
-import java.util.Set;
-import java.util.WeakHashMap;
 
 /**
  * The versions of a heap store whose rows may be spilled: those that the store has loaded, and those that tasks write.
  * It keeps none of them in memory.
  */
 final class HeapVersions {
-  /** The newest last. Guarded by itself. */
+  /** The newest last. Guarded by itself, as is what tries keep for this class. */
   private final List<WeakReference<RowTrie>> tries = new ArrayList<>();
-
-  /** Of them, those of the last {@link #keepOnly}. */
-  private final Set<RowTrie> loaded = Collections.newSetFromMap(new WeakHashMap<>());
 
   /** Whether all count as loaded, because nobody says which are. */
   private final boolean areAllLoaded;
@@ -25,15 +19,19 @@ final class HeapVersions {
     this.areAllLoaded = areAllLoaded;
   }
 
-  /** A task writes a version. Whether that is new. */
-  boolean add(RowTrie trie) {
+  /** A task writes a version, of which nobody knows yet. */
+  void add(RowTrie trie) {
     synchronized (tries) {
       tries.removeIf(each -> each.get() == null);
-      if (tries.stream().anyMatch(each -> each.get() == trie)) {
-        return false;
-      }
-      return tries.add(new WeakReference<>(trie));
+      tries.add(known(trie));
     }
+  }
+
+  private static WeakReference<RowTrie> known(RowTrie trie) {
+    if (trie.known == null) {
+      trie.known = new WeakReference<>(trie);
+    }
+    return trie.known;
   }
 
   /**
@@ -42,13 +40,19 @@ final class HeapVersions {
    */
   void keepOnly(List<RowTrie> versions) {
     synchronized (tries) {
-      tries.removeIf(each -> each.get() == null || loaded.contains(each.get()) || versions.contains(each.get()));
-      List<WeakReference<RowTrie>> written = List.copyOf(tries);
+      List<WeakReference<RowTrie>> written = new ArrayList<>();
+      for (WeakReference<RowTrie> each : tries) {
+        RowTrie trie = each.get();
+        if (trie != null && !trie.isLoaded && !versions.contains(trie)) {
+          written.add(each);
+        }
+      }
       tries.clear();
-      versions.forEach(each -> tries.add(new WeakReference<>(each)));
+      for (RowTrie each : versions) {
+        each.isLoaded = true;
+        tries.add(known(each));
+      }
       tries.addAll(written);
-      loaded.clear();
-      loaded.addAll(versions);
     }
   }
 
@@ -79,7 +83,7 @@ final class HeapVersions {
 
   private boolean isLoaded(RowTrie trie) {
     synchronized (tries) {
-      return areAllLoaded || loaded.contains(trie);
+      return areAllLoaded || trie.isLoaded;
     }
   }
 

@@ -2,6 +2,7 @@ package io.pyspark.statestore.heap;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.lang.ref.WeakReference;
 import java.util.function.LongConsumer;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
@@ -34,6 +35,13 @@ final class RowTrie {
   private final LongConsumer grown;
 
   private long saidBytes;
+
+  /** Null until {@link HeapVersions} knows of this version. */
+  WeakReference<RowTrie> known;
+
+  /** Whether the store has said that it has this version. */
+  boolean isLoaded;
+
   private final Object version = new Object();
   private Object baseVersion;
   private Node.Edit edit = new Node.Edit(version);

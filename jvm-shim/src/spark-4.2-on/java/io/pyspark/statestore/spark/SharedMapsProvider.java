@@ -173,7 +173,9 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     long spilled = Math.min(bytes, spill.spilledBytes());
     long reads = spill.reads();
     long writtenBytes = spill.writtenBytes();
-    figures.spilled(writtenBytes - saidWrittenBytes, reads - saidReads);
+    if (writtenBytes > saidWrittenBytes || reads > saidReads) {
+      figures.spilled(writtenBytes - saidWrittenBytes, reads - saidReads);
+    }
     saidWrittenBytes = writtenBytes;
     java.util.Map<String, Long> more =
         java.util.Map.of(SPILLED_BYTES.name(), spilled, SPILL_READS.name(), reads - saidReads);
