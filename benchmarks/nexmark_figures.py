@@ -225,7 +225,7 @@ def draw(found: Figures, target: Path) -> None:
         width = 0.8 / max(len(merged), 1)
         for number, side in enumerate(merged):
             at = np.arange(len(names)) + (number - (len(merged) - 1) / 2) * width
-            shade = {"color": COLOURS["merged"], "alpha": 1 - 0.3 * number, "width": width}
+            shade = {"color": COLOURS["merged"], "alpha": 1 - 0.22 * number, "width": width}
             times = [ratio(queries[name], side, "batch_seconds") or 0 for name in names]
             time_axis.bar(at, times, label=KINDS[side].title, **shade)
         time_axis.axhline(1, color=COLOURS["stock"], linewidth=1.2, label="stock")

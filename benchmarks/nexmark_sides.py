@@ -19,7 +19,10 @@ from benchmarks.scenario import Scenario
 from benchmarks.sides import STOCK_PROVIDERS, Side, merged_settings, start_session
 from benchmarks.workloads import fingerprint
 
-SCOPE = "spark.sql.streaming.stateStore.fileMerging.groupCommit.scope"
+_FILE_MERGING = "spark.sql.streaming.stateStore.fileMerging."
+SCOPE = f"{_FILE_MERGING}groupCommit.scope"
+REMOTE = {f"{_FILE_MERGING}restore": "remote", f"{_FILE_MERGING}local.sizeLimit": "16m"}
+"""The smallest limit that there is: all stores of the process together keep so much of their SSTs on the local disk."""
 _OF_QUERIES = "spark.sql.streaming."
 
 
@@ -46,15 +49,17 @@ KINDS = {
     "stock": Kind("rocksdb", False, "stock", "RocksDB, stock"),
     "merged": Kind("rocksdb", True, "stock", "RocksDB, merged"),
     "batch-scope": Kind("rocksdb", True, "stock", "RocksDB, merged, scope=batch", {SCOPE: "batch"}),
+    "remote": Kind("rocksdb", True, "stock", "RocksDB, merged, remote-first", REMOTE),
     "heap-stock": Kind("heap", False, "heap-stock", "heap, stock"),
     "heap-merged": Kind("heap", True, "heap-stock", "heap, merged"),
 }
 """All sides, by the names that they have in results."""
 
-OF_PLACE = {"s3": tuple(KINDS)}
-"""The sides that a place has by default, where these are not those of `USUAL`."""
+USUAL = tuple(name for name in KINDS if name not in ("batch-scope", "remote"))
+_AWAY = tuple(name for name in KINDS if name != "batch-scope")
 
-USUAL = tuple(name for name in KINDS if name != "batch-scope")
+OF_PLACE = {"local5": _AWAY, "hdfs": _AWAY, "s3": tuple(KINDS)}
+"""The sides that a place has by default, where these are not those of `USUAL`."""
 
 
 @dataclass(kw_only=True)

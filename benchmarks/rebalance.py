@@ -2,9 +2,10 @@
 
 python benchmarks/rebalance.py                # 24 partitions, 400,000 keys of 1 KB, 24 batches a side
 python benchmarks/rebalance.py --quick        # a tenth of the keys
+python benchmarks/rebalance.py --executors 1  # one becomes two, each with a core of its own where there are two
 
 The query counts rows by key and keeps the latest value. Two executors work on it until half of the batches are done;
-then two more join. A batch counts as even when each executor has within 20 % of its share of the partitions.
+then as many join. A batch counts as even when each executor has within 20 % of its share of the partitions.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     """Runs one side, in this process.
 
     Args:
-        order: ``side``, ``work``, ``partitions``, ``keys``, ``updates``, ``batches``.
+        order: ``side``, ``work``, ``partitions``, ``keys``, ``updates``, ``batches``, and ``executors`` at first.
 
     Returns:
-        By batch: milliseconds, and partitions by executor. ``joined``: the first batch with all four executors.
+        By batch: milliseconds, and partitions by executor. ``joined``: the first batch with twice as many executors.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as sf
@@ -64,8 +65,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     from benchmarks.workloads import write_batch
     from pyspark_statestore import configure
 
-    work, partitions = Path(order["work"]), order["partitions"]
-    builder = SparkSession.builder.master("local-cluster[4,1,2048]").config("spark.executor.memory", "1500m")
+    work, partitions, first = Path(order["work"]), order["partitions"], order["executors"]
+    builder = SparkSession.builder.master(f"local-cluster[{2 * first},1,2048]").config("spark.executor.memory", "1500m")
     builder = builder.config("spark.sql.shuffle.partitions", partitions).config("spark.log.level", "ERROR")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.ui.enabled", "false").config("spark.local.dir", str(work / "local"))
@@ -93,10 +94,10 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
             time.sleep(0.1)
         return found
 
-    await_executors(4)
-    context.requestTotalExecutors(4, 0, utils.toScalaMap({}))
-    context.killExecutors(utils.toSeq(executors()[2:]))
-    await_executors(2)
+    await_executors(2 * first)
+    context.requestTotalExecutors(2 * first, 0, utils.toScalaMap({}))
+    context.killExecutors(utils.toSeq(executors()[first:]))
+    await_executors(first)
 
     (work / "input").mkdir()
     schema = "key long, side int, ts timestamp, amount long, value binary"
@@ -120,8 +121,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     done: list[dict[str, Any]] = []
     for number in range(order["batches"]):
         if number == order["batches"] // 2:
-            context.requestTotalExecutors(4, 0, utils.toScalaMap({}))
-            await_executors(4)
+            context.requestTotalExecutors(2 * first, 0, utils.toScalaMap({}))
+            await_executors(2 * first)
         # The first batch makes the state.
         everything = np.arange(order["keys"])
         keys = everything if number == 0 else random.choice(order["keys"], order["updates"], replace=False)
@@ -133,14 +134,14 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         done.append({"ms": last["durationMs"]["triggerExecution"], "places": places()})
     query.stop()
     spark.stop()
-    return {"batches": done, "joined": order["batches"] // 2}
+    return {"batches": done, "joined": order["batches"] // 2, "executors": first}
 
 
 def line_of(side: str, found: dict[str, Any]) -> dict[str, Any]:
     """What one side shows."""
     joined, batches = found["joined"], found["batches"]
     after = batches[joined:]
-    even = [number for number, each in enumerate(after, 1) if is_even(each["places"], 4)]
+    even = [number for number, each in enumerate(after, 1) if is_even(each["places"], 2 * found["executors"])]
     median = statistics.median(each["ms"] for each in batches[2:joined])
     return {
         "side": side,
@@ -153,9 +154,9 @@ def line_of(side: str, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def print_table(lines: list[dict[str, Any]]) -> None:
+def print_table(lines: list[dict[str, Any]], executors: int) -> None:
     """Prints what each side shows, and whether targets are met."""
-    table = Table(title="Two executors become four", title_justify="left", title_style="bold")
+    table = Table(title=f"{executors} executors become {2 * executors}", title_justify="left", title_style="bold")
     for column in lines[0]:
         table.add_column(column, justify="left" if column == "side" else "right")
     for line in lines:
@@ -181,7 +182,7 @@ def draw(raw: dict[str, dict[str, Any]], target: Path) -> None:
         times = [each["ms"] / 1000 for each in found["batches"]][1:]
         axis.plot(range(1, len(times) + 1), times, marker=".", color=colours[side], label=side)
     axis.axvline(next(iter(raw.values()))["joined"] - 0.5, color="grey", linestyle=":")
-    axis.set(xlabel="batch (two executors join at the line)", ylabel="s", ylim=0)
+    axis.set(xlabel="batch (executors join at the line)", ylabel="s", ylim=0)
     axis.grid(axis="y", alpha=0.3)
     axis.legend(fontsize=8)
     picture.savefig(target, dpi=110)
@@ -190,6 +191,7 @@ def draw(raw: dict[str, dict[str, Any]], target: Path) -> None:
 
 @click.command(context_settings={"show_default": True})
 @click.option("--side", "sides", type=click.Choice([*SIDES]), multiple=True, default=[*SIDES])
+@click.option("--executors", type=click.IntRange(1), default=2, help="At first; as many join.")
 @click.option("--partitions", type=click.IntRange(4), default=24)
 @click.option("--keys", type=click.IntRange(100), default=400_000, help="In the state, of 1 KB.")
 @click.option("--updates", type=click.IntRange(1), default=20_000, help="Keys of a batch.")
@@ -197,9 +199,16 @@ def draw(raw: dict[str, dict[str, Any]], target: Path) -> None:
 @click.option("--quick", is_flag=True, help="40,000 keys, 2,000 of them in a batch.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
 def main(
-    sides: tuple[str, ...], partitions: int, keys: int, updates: int, batches: int, quick: bool, out: Path
+    sides: tuple[str, ...],
+    executors: int,
+    partitions: int,
+    keys: int,
+    updates: int,
+    batches: int,
+    quick: bool,
+    out: Path,
 ) -> None:
-    """Let two executors join, and see how soon state uses them."""
+    """Let executors join, and see how soon state uses them."""
     build_shim()
     if quick:
         keys, updates = keys // 10, updates // 10
@@ -209,14 +218,14 @@ def main(
         with tempfile.TemporaryDirectory(prefix="rebalance-", ignore_cleanup_errors=True) as work:
             order = {"side": side, "work": work, "partitions": partitions, "keys": keys, "updates": updates}
             answer = Path(work) / "answer.json"
-            text = json.dumps({**order, "batches": batches, "answer": str(answer)})
+            text = json.dumps({**order, "batches": batches, "executors": executors, "answer": str(answer)})
             command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.rebalance", "--order", text]
             environment = {**os.environ, "SPARK_HOME": str(spark_home(Path(work) / "spark"))}
             if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
                 raise click.ClickException(f"{side} failed")
             raw[side] = json.loads(answer.read_text())
     (out / "rebalance.json").write_text(json.dumps(raw, indent=1) + "\n")
-    print_table([line_of(side, found) for side, found in raw.items()])
+    print_table([line_of(side, found) for side, found in raw.items()], executors)
     draw(raw, out / "rebalance.png")
     click.echo(f"raw numbers: {out}/rebalance.json, picture: {out}/rebalance.png", err=True)
 
