@@ -57,6 +57,7 @@ CONF = {
 """Of every application: so that in a short run there is something to relocate and to unlink."""
 
 OPTIONS = {"max_file_size": "64k", "max_space_amplification": "1.2", "closed_after": "5s"}
+_REMOTE = {"restore": "remote", "local_size_limit": "16m"}
 RETAINED = int(CONF["spark.sql.streaming.minBatchesToRetain"])
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
@@ -73,6 +74,7 @@ class Setting:
         changelog: Whether RocksDB writes changelogs and, in maintenance, snapshots, or a snapshot with each batch.
         index_service: Whether executors ask the driver what others have written.
         sink: The format of files to which the query writes its input, instead of the workload's result.
+        is_remote: Whether state stays in the checkpoint, and parts of it go from the local disk all the time.
     """
 
     workload: str = "aggregation"
@@ -82,10 +84,12 @@ class Setting:
     changelog: bool = True
     index_service: bool = True
     sink: str = ""
+    is_remote: bool = False
 
     def __str__(self) -> str:
         kind = self.store if self.store == "heap" else f"{self.store}-{'changelog' if self.changelog else 'snapshots'}"
-        return f"{self.workload}-{self.door}-{kind}-{self.master.split('[')[0]}"
+        remote = "-remote" if self.is_remote else ""
+        return f"{self.workload}-{self.door}-{kind}{remote}-{self.master.split('[')[0]}"
 
 
 @dataclass
@@ -192,6 +196,7 @@ class Application:
             "spark.executor.extraJavaOptions": java,
             "spark.local.dir": str(self.root / "tmp"),
             "spark.sql.warehouse.dir": str(self.root / "warehouse"),
+            **(self._remote_conf if self.setting.is_remote else {}),
         }
         spec = {
             "root": str(self.root),
@@ -206,6 +211,7 @@ class Application:
             "options": {
                 **OPTIONS,
                 "index_service_enabled": str(self.setting.index_service).lower(),
+                **(_REMOTE if self.setting.is_remote else {}),
                 **(options or {}),
             },
         }
@@ -234,6 +240,23 @@ class Application:
         answer = self._answer()
         assert answer == {"ready": True}, f"{answer}: {self.said()}"
         self._started = master, options
+
+    @property
+    def _holes(self) -> Path:
+        return self.root / "holes"
+
+    @property
+    def _remote_conf(self) -> dict[str, str]:
+        return {
+            "spark.plugins": "io.pyspark.statestore.testing.HolesPlugin",
+            # Else classes of one jar do not see those of the other.
+            "spark.executor.extraClassPath": os.pathsep.join(str(jar) for jar in self.jars),
+            "spark.hadoop.fs.killing.holes": str(self._holes),
+        }
+
+    def gone_from_disks(self) -> int:
+        """Bytes that have gone from the disks of processes whose state is remote."""
+        return sum(int(file.read_text() or "0") for file in self._holes.glob("*"))
 
     def start_again(self) -> None:
         """Starts driver and query as they were started last."""

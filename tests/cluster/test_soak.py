@@ -31,6 +31,8 @@ SETTINGS = [
     Setting("join", store="rocksdb", changelog=False),
     Setting("aggregation", door="path", store="rocksdb", changelog=True),
     Setting("join", door="path", store="heap"),
+    Setting("aggregation", store="rocksdb", changelog=True, is_remote=True),
+    Setting("aggregation", store="rocksdb", changelog=False, is_remote=True),
 ]
 """Of the rounds, in turn; the seed says which is the first."""
 
@@ -65,6 +67,8 @@ def test_soak(jars: tuple[Path, Path], tmp_path: Path) -> None:
         print(f"round {rounds}: {setting}", flush=True)
         with application(tmp_path / str(rounds), setting, jars) as app:
             _round(app, generator)
+        if setting.is_remote:
+            assert app.gone_from_disks() > 0
         kills += app.kills
         rounds += 1
         app.delete()

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
 from pyspark_statestore.maintenance.relocation import relocate
@@ -250,6 +253,66 @@ def test_a_store_that_is_only_read_uploads_nothing(stores: Callable[..., Stores]
         time.sleep(0.5)
         assert made.checkpoint.metrics()["earlyBytes"] == 0
         assert len(made.live()) == 1
+
+
+# ---- what lives
+
+
+FATES = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 20), st.booleans()), max_size=150)
+"""Of files: their bytes, how old they were in the end, and whether a snapshot has named them."""
+
+
+@given(FATES)
+def test_files_are_so_old_that_little_of_what_is_uploaded_goes_again(
+    jvm: Any, fates: list[tuple[int, int, bool]]
+) -> None:
+    last = fates[-64:]
+
+    def wastes_little(age: int) -> bool:
+        uploaded = sum(size for size, end, _ in last if end > age)
+        wasted = sum(size for size, end, is_named in last if end > age and not is_named)
+        return 10 * wasted <= uploaded
+
+    said = ";".join(f"{size} {end} {'named' if is_named else 'deleted'}" for size, end, is_named in fates)
+    due = jvm.io.pyspark.statestore.tables.Early.dueMs(said)
+    assert due == min(age for age in range(22) if wastes_little(age))
+
+
+def test_what_does_not_live_is_uploaded_with_its_snapshot_only(stores: Callable[..., Stores], early: Any) -> None:
+    """In each round two files are merged before the snapshot that is published; that names what they have become."""
+    wasted, uploaded = {}, {}
+    seconds = 0.0
+    for most in (1.0, 0.1):
+        early.wasting(most)
+        made = stores(name=f"wasting-{most}")
+        with made.opened() as store:
+            made.put(store, 0)
+            store.upload()
+            for version in range(1, 25, 3):
+                for make in (partial(made.put, store, version), partial(made.put, store, version + 1), store.compact):
+                    before, begin = early_bytes(made), time.monotonic()
+                    make()
+                    if most == 1.0:
+                        until(partial(has_grown, made, before), "an upload")
+                        seconds = max(seconds, time.monotonic() - begin)
+                    else:
+                        time.sleep(max(0.0, seconds - time.monotonic() + begin))
+                made.put(store, version + 2)
+                store.upload()
+        made.checkpoint.log.seal()
+        wasted[most], uploaded[most] = made.checkpoint.metrics()["wastedBytes"], early_bytes(made)
+        made.check()
+    assert wasted[1.0] >= 2 * wasted[0.1]
+    assert uploaded[0.1] >= 3 * wasted[0.1]
+
+
+def early_bytes(stores: Stores) -> int:
+    """Bytes that were uploaded before their snapshot."""
+    return int(stores.checkpoint.metrics()["earlyBytes"])
+
+
+def has_grown(stores: Stores, before: int) -> bool:
+    return early_bytes(stores) > before
 
 
 # ---- what nobody needs

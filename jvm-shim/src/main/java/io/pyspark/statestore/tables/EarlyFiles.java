@@ -40,7 +40,7 @@ public final class EarlyFiles implements AutoCloseable {
   /** A smaller file is not worth a group of its own. */
   static volatile long smallest = 64 << 10;
 
-  /** What RocksDB deletes sooner is not uploaded. */
+  /** What RocksDB deletes sooner is not uploaded, however long others have lived. */
   static volatile long graceMs = 2000;
 
   /** So many names are remembered of files that are gone. */
@@ -73,6 +73,11 @@ public final class EarlyFiles implements AutoCloseable {
         }
       };
 
+  /** Of files that have what was in memory, and of those that RocksDB has merged. */
+  private final Lifetimes flushed = new Lifetimes();
+
+  private final Lifetimes merged = new Lifetimes();
+
   /** Whether Spark takes snapshots of it. One that is only read makes SSTs, too, which nobody needs. */
   private boolean isWritten;
 
@@ -94,8 +99,12 @@ public final class EarlyFiles implements AutoCloseable {
 
   // ---- what RocksDB says
 
-  /** RocksDB has made a file, which it will never change. */
-  public void created(Path file, long bytes) {
+  /**
+   * RocksDB has made a file, which it will never change.
+   *
+   * @param isFlushed whether it has what was in memory, and not what other files had
+   */
+  public void created(Path file, long bytes, boolean isFlushed) {
     if (bytes < smallest || !file.toString().endsWith(SST)) {
       return;
     }
@@ -112,7 +121,7 @@ public final class EarlyFiles implements AutoCloseable {
     String name = file.getFileName().toString();
     String base = name.substring(0, name.length() - SST.length());
     String path = store + "/SSTs/" + base + "-" + UUID.randomUUID() + SST;
-    EarlyFile made = new EarlyFile(this, file, path, identity, bytes);
+    EarlyFile made = new EarlyFile(this, file, path, identity, bytes, isFlushed ? flushed : merged);
     EarlyFile unneeded;
     synchronized (this) {
       if (isClosed) {
@@ -129,7 +138,11 @@ public final class EarlyFiles implements AutoCloseable {
   public void deleted(Path file) {
     EarlyFile unneeded;
     synchronized (this) {
-      unneeded = gone(local.remove(file.getFileName().toString()));
+      EarlyFile deleted = local.remove(file.getFileName().toString());
+      unneeded = gone(deleted);
+      if (deleted != null && !deleted.isNamed()) {
+        deleted.wasInVain();
+      }
     }
     delete(unneeded);
   }
@@ -150,7 +163,7 @@ public final class EarlyFiles implements AutoCloseable {
     if (file == null || file.state == EarlyFile.State.PUBLISHED || file.state == EarlyFile.State.GIVEN_UP) {
       return null;
     }
-    file.suffix = suffix;
+    file.named(suffix);
     return file.name();
   }
 
@@ -183,7 +196,7 @@ public final class EarlyFiles implements AutoCloseable {
     synchronized (this) {
       isClosed = true;
       for (EarlyFile file : known.values()) {
-        file.isGone = true;
+        file.gone();
         file.isUnneeded = true;
         if (file.state == EarlyFile.State.WRITTEN && file.publishing == 0) {
           unneeded.add(file);
@@ -206,7 +219,7 @@ public final class EarlyFiles implements AutoCloseable {
     if (file == null) {
       return null;
     }
-    file.isGone = true;
+    file.gone();
     waiting.remove(file);
     if (file.isNamed()) {
       // A snapshot that waits has it.
@@ -272,8 +285,7 @@ public final class EarlyFiles implements AutoCloseable {
     long bytes = 0;
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
-        while (files.isAnyDue() && (due.isEmpty() || bytes < mostBytes)) {
-          EarlyFile file = files.waiting.iterator().next();
+        for (EarlyFile file = files.due(); file != null && (due.isEmpty() || bytes < mostBytes); file = files.due()) {
           due.add(file);
           files.waiting.remove(file);
           file.state = EarlyFile.State.WRITING;
@@ -287,7 +299,7 @@ public final class EarlyFiles implements AutoCloseable {
   static boolean isAnyDue(org.apache.hadoop.fs.Path stateDirectory) {
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
-        if (files.isAnyDue()) {
+        if (files.due() != null) {
           return true;
         }
       }
@@ -295,10 +307,15 @@ public final class EarlyFiles implements AutoCloseable {
     return false;
   }
 
-  private boolean isAnyDue() {
-    return isWritten
-        && !waiting.isEmpty()
-        && (waiting.iterator().next().ageMs() >= graceMs || LocalCache.ofProcess().isWaitingForUploads());
+  /** The oldest file that is old enough to be uploaded, or the oldest of all where the disk needs room; or null. */
+  private EarlyFile due() {
+    boolean isRoomNeeded = isWritten && !waiting.isEmpty() && LocalCache.ofProcess().isWaitingForUploads();
+    for (EarlyFile file : isWritten ? waiting : Set.<EarlyFile>of()) {
+      if (isRoomNeeded || file.isDue(graceMs)) {
+        return file;
+      }
+    }
+    return null;
   }
 
   /** A file's segment is durable. */
@@ -444,6 +461,7 @@ public final class EarlyFiles implements AutoCloseable {
     file.publishing--;
     if (isDurable) {
       file.state = EarlyFile.State.PUBLISHED;
+      file.wasNeeded();
     }
     if (file.isGone && file.publishing == 0 && (isDurable || isClosed)) {
       if (!isDurable) {
@@ -464,6 +482,7 @@ public final class EarlyFiles implements AutoCloseable {
         if (!relied.containsKey(file.path())) {
           waiting.remove(file);
           file.state = EarlyFile.State.GIVEN_UP;
+          file.wasNeeded();
           if (file.isGone) {
             forget(file);
           } else {
@@ -471,6 +490,7 @@ public final class EarlyFiles implements AutoCloseable {
           }
         }
       } else if (file.isGone && file.state == EarlyFile.State.WRITTEN && file.publishing == 0 && ++file.leftOut > 1) {
+        file.wasInVain();
         forget(file);
         unneeded.add(file);
       }

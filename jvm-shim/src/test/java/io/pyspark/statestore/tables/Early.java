@@ -13,10 +13,11 @@ public final class Early {
 
   private Early() {}
 
-  /** From now on files of so many bytes that are so old are uploaded early. */
+  /** From now on files of so many bytes that are so old are uploaded early, however long others have lived. */
   public static void from(long smallest, long graceMs) {
     EarlyFiles.smallest = smallest;
     EarlyFiles.graceMs = graceMs;
+    Lifetimes.mostWasted = 1;
   }
 
   /** How many uploads are still to fail. */
@@ -60,9 +61,35 @@ public final class Early {
     EarlyFile.reliableNanos = ms * 1_000_000;
   }
 
+  /** So much of what is uploaded may go again before a snapshot names it. */
+  public static void wasting(double most) {
+    Lifetimes.mostWasted = most;
+  }
+
+  /**
+   * How old files have to be, after others.
+   *
+   * @param fates of the others: "bytes age named" or "bytes age deleted", with semicolons between them
+   */
+  public static long dueMs(String fates) {
+    Lifetimes lifetimes = new Lifetimes();
+    for (String each : fates.isEmpty() ? new String[0] : fates.split(";")) {
+      String[] parts = each.split(" ");
+      long bytes = Long.parseLong(parts[0]);
+      long ageMs = Long.parseLong(parts[1]);
+      if (parts[2].equals("named")) {
+        lifetimes.named(bytes, ageMs);
+      } else {
+        lifetimes.deleted(bytes, ageMs);
+      }
+    }
+    return lifetimes.dueMs(0);
+  }
+
   /** As in production. */
   public static void asEver() {
     from(64 << 10, 2000);
+    wasting(Lifetimes.MOST_WASTED);
     EarlyFile.reliableNanos = EarlyFile.RELIABLE_NANOS;
     for (EarlyFiles each = OUT_OF_MEMORY.poll(); each != null; each = OUT_OF_MEMORY.poll()) {
       each.close();
