@@ -439,6 +439,28 @@ def test_more_rows_than_the_heap_has_room_for(
         assert "OutOfMemoryError" in dies.stderr
 
 
+def test_an_attempt_that_has_ended_does_not_stay(run_java: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Whoever watches memory looks at it all the time, while the collector marks what is reachable."""
+    collector = [
+        "-XX:+UseG1GC",
+        "-XX:InitiatingHeapOccupancyPercent=5",
+        "-XX:-G1UseAdaptiveIHOP",
+        "-XX:ConcGCThreads=1",
+    ]
+    done = run_java(["-Xmx1200m", "-Xmn150m", *collector], "EndedAttempt")
+    assert done.returncode == 0, done.stderr[-5000:]
+    said = dict(line.split("=") for line in done.stdout.splitlines() if re.match("[a-z ]+=", line))
+    assert int(said["it had"]) > 10_000_000
+    assert said["it is gone"] == "true"
+    assert said["bytes"] == "0"
+
+
+def test_memory_runs_out_while_versions_are_said(jvm: Any) -> None:
+    """The attempt that is being written still counts, so what it has can be spilled."""
+    before, after = jvm.io.pyspark.statestore.heap.EndedAttempt.outOfMemory()
+    assert before == after > 1_000_000
+
+
 def test_on_a_merged_location(open_store: Open) -> None:
     """A query on the path door that is started with our provider has its versions share rows; its files are Spark's."""
     store = open_store(door="path", deltas=1)

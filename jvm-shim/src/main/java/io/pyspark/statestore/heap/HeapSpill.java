@@ -125,7 +125,7 @@ public final class HeapSpill implements SpillOwner, AutoCloseable {
   }
 
   private void add(RowTrie trie) {
-    if (trie.known == null) { // this thread would have said so
+    if (!trie.weight().isKnown) { // this thread would have said so
       versions.add(trie);
       haveVersionsChanged = true;
     }

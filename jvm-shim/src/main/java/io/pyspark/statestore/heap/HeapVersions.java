@@ -6,11 +6,30 @@ import java.util.List;
 
 /**
  * The versions of a heap store whose rows may be spilled: those that the store has loaded, and those that tasks write.
- * It keeps none of them in memory.
+ *
+ * <p>It keeps none of them in memory. Who asks how much memory they take does so all the time, and would keep a version
+ * alive with each look: a collector that marks what is reachable beside the tasks takes what was looked at for
+ * reachable. So what versions take is in objects of their own ({@link RowTrie.Weight}).
  */
 final class HeapVersions {
-  /** The newest last. Guarded by itself, as is what tries keep for this class. */
-  private final List<WeakReference<RowTrie>> tries = new ArrayList<>();
+  private static final class Known {
+    private final WeakReference<RowTrie> trie;
+    private final RowTrie.Weight weight;
+
+    Known(RowTrie trie) {
+      this.trie = new WeakReference<>(trie);
+      this.weight = trie.weight();
+    }
+
+    boolean isGone() {
+      return trie.refersTo(null);
+    }
+  }
+
+  private final Object lock = new Object();
+
+  /** The newest last. Guarded by the lock, as is what weights say of it. */
+  private List<Known> versions = new ArrayList<>();
 
   /** Whether all count as loaded, because nobody says which are. */
   private final boolean areAllLoaded;
@@ -21,46 +40,46 @@ final class HeapVersions {
 
   /** A task writes a version, of which nobody knows yet. */
   void add(RowTrie trie) {
-    synchronized (tries) {
-      tries.removeIf(each -> each.get() == null);
-      tries.add(known(trie));
+    synchronized (lock) {
+      versions.removeIf(Known::isGone);
+      versions.add(new Known(trie));
+      trie.weight().isKnown = true;
     }
-  }
-
-  private static WeakReference<RowTrie> known(RowTrie trie) {
-    if (trie.known == null) {
-      trie.known = new WeakReference<>(trie);
-    }
-    return trie.known;
   }
 
   /**
    * The store has these versions now, the oldest first, and none of those any more that this was said of before. What
-   * other attempts of a task write meanwhile stays.
+   * other attempts of a task write meanwhile stays. If memory runs out meanwhile, nothing changes.
    */
-  void keepOnly(List<RowTrie> versions) {
-    synchronized (tries) {
-      List<WeakReference<RowTrie>> written = new ArrayList<>();
-      for (WeakReference<RowTrie> each : tries) {
-        RowTrie trie = each.get();
-        if (trie != null && !trie.isLoaded && !versions.contains(trie)) {
-          written.add(each);
+  void keepOnly(List<RowTrie> loaded) {
+    synchronized (lock) {
+      List<Known> now = new ArrayList<>();
+      for (RowTrie each : loaded) {
+        now.add(new Known(each));
+      }
+      for (Known each : versions) {
+        if (!each.weight.isLoaded && !each.isGone() && now.stream().noneMatch(kept -> kept.weight == each.weight)) {
+          now.add(each);
         }
       }
-      tries.clear();
-      for (RowTrie each : versions) {
-        each.isLoaded = true;
-        tries.add(known(each));
+      for (Known each : versions) {
+        each.weight.isKnown &= !each.weight.isLoaded;
+        each.weight.isLoaded = false;
       }
-      tries.addAll(written);
+      for (int each = 0; each < loaded.size(); each++) {
+        RowTrie.Weight weight = now.get(each).weight;
+        weight.isKnown = true;
+        weight.isLoaded = true;
+      }
+      versions = now;
     }
   }
 
   List<RowTrie> newestFirst() {
     List<RowTrie> found = new ArrayList<>();
-    synchronized (tries) {
-      for (int i = tries.size() - 1; i >= 0; i--) {
-        RowTrie trie = tries.get(i).get();
+    synchronized (lock) {
+      for (int i = versions.size() - 1; i >= 0; i--) {
+        RowTrie trie = versions.get(i).trie.get();
         if (trie != null) {
           found.add(trie);
         }
@@ -71,25 +90,31 @@ final class HeapVersions {
 
   /** Bytes of heap that they would take together if nothing was spilled, about; what they share counts once. */
   long bytes() {
-    long sum = 0;
-    List<RowTrie> versions = newestFirst();
-    for (RowTrie each : versions) {
-      // What an attempt shares with a version that is gone, others have, or nobody.
-      boolean isAttempt = each.isCopy() && !isLoaded(each);
-      sum += isAttempt || versions.stream().anyMatch(each::isCopyOf) ? each.ownBytes() : each.bytes();
+    synchronized (lock) {
+      long sum = 0;
+      for (Known each : versions) {
+        if (!each.isGone()) {
+          // What an attempt shares with a version that is gone, others have, or nobody.
+          boolean isAttempt = each.weight.isCopy() && !areAllLoaded && !each.weight.isLoaded;
+          sum += isAttempt || hasBaseOf(each.weight) ? each.weight.ownBytes : each.weight.bytes;
+        }
+      }
+      return sum;
     }
-    return sum;
   }
 
-  private boolean isLoaded(RowTrie trie) {
-    synchronized (tries) {
-      return areAllLoaded || trie.isLoaded;
+  private boolean hasBaseOf(RowTrie.Weight copy) {
+    for (Known each : versions) {
+      if (copy.isCopyOf(each.weight) && !each.isGone()) {
+        return true;
+      }
     }
+    return false;
   }
 
   void clear() {
-    synchronized (tries) {
-      tries.clear();
+    synchronized (lock) {
+      versions.clear();
     }
   }
 }

@@ -2,7 +2,6 @@ package io.pyspark.statestore.heap;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.lang.ref.WeakReference;
 import java.util.function.LongConsumer;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
@@ -36,19 +35,39 @@ final class RowTrie {
 
   private long saidBytes;
 
-  /** Null until {@link HeapVersions} knows of this version. */
-  WeakReference<RowTrie> known;
-
-  /** Whether the store has said that it has this version. */
-  boolean isLoaded;
-
-  private final Object version = new Object();
-  private Object baseVersion;
-  private Node.Edit edit = new Node.Edit(version);
+  private final Weight weight = new Weight();
+  private Node.Edit edit = new Node.Edit(weight.version);
   private Node root = new Node(edit);
   private int size;
-  private long bytes = Node.BYTES;
-  private long ownBytes = Node.BYTES;
+
+  /**
+   * What a version takes. Whoever has it does not keep the version in memory. One thread writes it; others see how much
+   * it was a moment ago.
+   */
+  static final class Weight {
+    private final Object version = new Object();
+    private Object baseVersion;
+
+    /** Bytes of heap that the version keeps reachable, or would if nothing of it was spilled. */
+    long bytes = Node.BYTES;
+
+    /** Those of them that the version from which it was copied does not keep reachable. */
+    long ownBytes = Node.BYTES;
+
+    /** Whether {@link HeapVersions} knows of the version. */
+    boolean isKnown;
+
+    /** Whether the store has said that it has the version. */
+    boolean isLoaded;
+
+    boolean isCopy() {
+      return baseVersion != null;
+    }
+
+    boolean isCopyOf(Weight base) {
+      return baseVersion == base.version;
+    }
+  }
 
   /**
    * An empty one.
@@ -64,31 +83,17 @@ final class RowTrie {
     base.freeze();
     setRoot(base.root);
     size = base.size;
-    bytes = base.bytes;
-    ownBytes = 0;
-    baseVersion = base.version;
+    weight.bytes = base.weight.bytes;
+    weight.ownBytes = 0;
+    weight.baseVersion = base.weight.version;
   }
 
   int size() {
     return size;
   }
 
-  /** Bytes of heap that this version keeps reachable, or would if nothing of it was spilled. */
-  long bytes() {
-    return bytes;
-  }
-
-  /** Bytes of heap that this version keeps reachable, and the one that it was copied from does not; or would. */
-  long ownBytes() {
-    return ownBytes;
-  }
-
-  boolean isCopy() {
-    return baseVersion != null;
-  }
-
-  boolean isCopyOf(RowTrie base) {
-    return baseVersion == base.version;
+  Weight weight() {
+    return weight;
   }
 
   /** The root, for the thread that writes, or if no thread does. */
@@ -107,7 +112,7 @@ final class RowTrie {
 
   /** The root of what is in the trie now; later writes do not change it. */
   Node freeze() {
-    edit = new Node.Edit(version);
+    edit = new Node.Edit(weight.version);
     return root;
   }
 
@@ -139,9 +144,9 @@ final class RowTrie {
   }
 
   void put(long hash, UnsafeRow key, UnsafeRow value, boolean checked, int checksum) {
-    if (grown != null && ownBytes - saidBytes > GROWTH) {
-      long bytes = ownBytes - saidBytes;
-      saidBytes = ownBytes;
+    if (grown != null && weight.ownBytes - saidBytes > GROWTH) {
+      long bytes = weight.ownBytes - saidBytes;
+      saidBytes = weight.ownBytes;
       grown.accept(bytes);
     }
     setRoot(own(root));
@@ -213,8 +218,8 @@ final class RowTrie {
       }
       byte[] all = node.bucket(0);
       drop(node, 0);
-      bytes -= Node.BYTES;
-      ownBytes -= Node.BYTES;
+      weight.bytes -= Node.BYTES;
+      weight.ownBytes -= Node.BYTES;
       level--;
       start = Node.slotAt(hash, level);
       width = 1;
@@ -248,8 +253,8 @@ final class RowTrie {
       place(node, level, start + half, half, Bucket.select(bucket, bit, true));
     } else {
       Node child = new Node(edit);
-      bytes += Node.BYTES;
-      ownBytes += Node.BYTES;
+      weight.bytes += Node.BYTES;
+      weight.ownBytes += Node.BYTES;
       node.setChild(start, child);
       place(child, level + 1, 0, Node.SLOTS, bucket);
     }
@@ -259,23 +264,23 @@ final class RowTrie {
     if (node.edit == edit) {
       return node;
     }
-    if (node.edit.version() != version) {
-      ownBytes += Node.BYTES;
+    if (node.edit.version() != weight.version) {
+      weight.ownBytes += Node.BYTES;
     }
     return node.copy(edit);
   }
 
   private void fill(Node node, int start, int width, byte[] bucket) {
     node.fill(start, width, bucket);
-    bytes += heap(bucket);
-    ownBytes += heap(bucket);
+    weight.bytes += heap(bucket);
+    weight.ownBytes += heap(bucket);
   }
 
   private void drop(Node node, int slot) {
     Object content = node.slots[slot];
     long freed = heap(content);
-    bytes -= freed;
-    ownBytes -= node.isOwn(slot) ? freed : 0;
+    weight.bytes -= freed;
+    weight.ownBytes -= node.isOwn(slot) ? freed : 0;
     if (content instanceof SpilledBucket spilled) {
       spilled.isReplaced();
     }

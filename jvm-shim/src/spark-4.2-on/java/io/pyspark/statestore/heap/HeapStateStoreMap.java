@@ -65,7 +65,7 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
   /** Bytes of heap that this version would need alone, if nothing of it was spilled. */
   @Override
   public long estimatedSize() {
-    return FIXED_BYTES + rows.bytes();
+    return FIXED_BYTES + rows.weight().bytes;
   }
 
   /**
@@ -77,8 +77,8 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
     long sum = 0;
     HeapStateStoreMap before = null;
     for (HeapStateStoreMap each : versions) {
-      boolean shares = before != null && each.rows.isCopyOf(before.rows);
-      sum += shares ? FIXED_BYTES + each.rows.ownBytes() : each.estimatedSize();
+      boolean shares = before != null && each.rows.weight().isCopyOf(before.rows.weight());
+      sum += shares ? FIXED_BYTES + each.rows.weight().ownBytes : each.estimatedSize();
       before = each;
     }
     return sum;

@@ -228,7 +228,7 @@ public final class HeapModel {
         version.check();
         maps.add(version.map);
         long counted = heapOf(version.map.rows.root(), new IdentityHashMap<>());
-        same("bytes", counted, version.map.rows.bytes());
+        same("bytes", counted, version.map.rows.weight().bytes);
         same("buckets in files that are forgotten", 0, inForgottenFiles(version.map.rows.root()));
       }
     }
