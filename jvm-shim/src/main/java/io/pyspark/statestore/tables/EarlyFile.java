@@ -47,11 +47,7 @@ public final class EarlyFile {
   private final Object identity;
 
   private final long bytes;
-
-  /** Of files like this one. */
-  private final Lifetimes lifetimes;
-
-  private final long createdNanos = System.nanoTime();
+  private final long createdMs = nowMs();
 
   State state = State.WAITING;
 
@@ -70,14 +66,6 @@ public final class EarlyFile {
   /** How many snapshots were published without it since RocksDB has deleted it. */
   int leftOut;
 
-  /** How old it was when Spark asked for its name first, and when RocksDB had it no more. */
-  private long namedMs;
-
-  private long goneMs;
-
-  /** Whether it is known if it was needed. */
-  private boolean isJudged;
-
   private Payload kept;
   private Entry entry;
   private long writtenNanos;
@@ -85,13 +73,12 @@ public final class EarlyFile {
   /** Whether what Spark has handed over under its name is this file. */
   private boolean isHandedOver;
 
-  EarlyFile(EarlyFiles owner, Path local, String path, Object identity, long bytes, Lifetimes lifetimes) {
+  EarlyFile(EarlyFiles owner, Path local, String path, Object identity, long bytes) {
     this.owner = owner;
     this.local = local;
     this.path = path;
     this.identity = identity;
     this.bytes = bytes;
-    this.lifetimes = lifetimes;
   }
 
   public EarlyFiles owner() {
@@ -111,47 +98,13 @@ public final class EarlyFile {
     return bytes;
   }
 
-  private long ageMs() {
-    return (System.nanoTime() - createdNanos) / 1_000_000;
+  long createdMs() {
+    return createdMs;
   }
 
-  /**
-   * Whether it is old enough for that most files like it are needed from then on; and so many milliseconds at least.
-   */
-  boolean isDue(long leastMs) {
-    return ageMs() >= lifetimes.dueMs(leastMs);
-  }
-
-  /** Spark asks for its name, for a snapshot. */
-  void named(String snapshot) {
-    if (suffix == null) {
-      namedMs = ageMs();
-    }
-    suffix = snapshot;
-  }
-
-  /** RocksDB has it no more. */
-  void gone() {
-    if (!isGone) {
-      isGone = true;
-      goneMs = ageMs();
-    }
-  }
-
-  /** A snapshot that is durable names it. */
-  void wasNeeded() {
-    if (!isJudged) {
-      isJudged = true;
-      lifetimes.named(bytes, namedMs);
-    }
-  }
-
-  /** No snapshot is going to name it. */
-  void wasInVain() {
-    if (!isJudged) {
-      isJudged = true;
-      lifetimes.deleted(bytes, goneMs);
-    }
+  /** Milliseconds of a clock that only goes forward. */
+  static long nowMs() {
+    return System.nanoTime() / 1_000_000;
   }
 
   /** Whether Spark was given its name, so that a snapshot may name it. */

@@ -40,7 +40,7 @@ public final class EarlyFiles implements AutoCloseable {
   /** A smaller file is not worth a group of its own. */
   static volatile long smallest = 64 << 10;
 
-  /** What RocksDB deletes sooner is not uploaded, however long others have lived. */
+  /** What RocksDB deletes sooner is not uploaded. */
   static volatile long graceMs = 2000;
 
   /** So many names are remembered of files that are gone. */
@@ -73,10 +73,10 @@ public final class EarlyFiles implements AutoCloseable {
         }
       };
 
-  /** Of files that have what was in memory, and of those that RocksDB has merged. */
-  private final Lifetimes flushed = new Lifetimes();
+  private final Forecast forecast = new Forecast(graceMs);
 
-  private final Lifetimes merged = new Lifetimes();
+  /** What Spark puts into names for the snapshot that it takes now, or has taken last. */
+  private String lastSuffix;
 
   /** Whether Spark takes snapshots of it. One that is only read makes SSTs, too, which nobody needs. */
   private boolean isWritten;
@@ -99,12 +99,8 @@ public final class EarlyFiles implements AutoCloseable {
 
   // ---- what RocksDB says
 
-  /**
-   * RocksDB has made a file, which it will never change.
-   *
-   * @param isFlushed whether it has what was in memory, and not what other files had
-   */
-  public void created(Path file, long bytes, boolean isFlushed) {
+  /** RocksDB has made a file, which it will never change. */
+  public void created(Path file, long bytes) {
     if (bytes < smallest || !file.toString().endsWith(SST)) {
       return;
     }
@@ -121,7 +117,7 @@ public final class EarlyFiles implements AutoCloseable {
     String name = file.getFileName().toString();
     String base = name.substring(0, name.length() - SST.length());
     String path = store + "/SSTs/" + base + "-" + UUID.randomUUID() + SST;
-    EarlyFile made = new EarlyFile(this, file, path, identity, bytes, isFlushed ? flushed : merged);
+    EarlyFile made = new EarlyFile(this, file, path, identity, bytes);
     EarlyFile unneeded;
     synchronized (this) {
       if (isClosed) {
@@ -139,10 +135,10 @@ public final class EarlyFiles implements AutoCloseable {
     EarlyFile unneeded;
     synchronized (this) {
       EarlyFile deleted = local.remove(file.getFileName().toString());
-      unneeded = gone(deleted);
       if (deleted != null && !deleted.isNamed()) {
-        deleted.wasInVain();
+        forecast.deleted(deleted.bytes(), deleted.createdMs(), EarlyFile.nowMs());
       }
+      unneeded = gone(deleted);
     }
     delete(unneeded);
   }
@@ -158,12 +154,19 @@ public final class EarlyFiles implements AutoCloseable {
    */
   public synchronized String nameFor(String name, String suffix) {
     isWritten = true;
+    if (!suffix.equals(lastSuffix)) {
+      lastSuffix = suffix;
+      forecast.snapshot(EarlyFile.nowMs());
+    }
     EarlyFile file = local.get(name);
     // Spark asks anew for a file of a snapshot only where it thinks that the one in the checkpoint is gone.
     if (file == null || file.state == EarlyFile.State.PUBLISHED || file.state == EarlyFile.State.GIVEN_UP) {
       return null;
     }
-    file.named(suffix);
+    if (!file.isNamed()) {
+      forecast.named(file.bytes(), file.createdMs());
+    }
+    file.suffix = suffix;
     return file.name();
   }
 
@@ -196,7 +199,7 @@ public final class EarlyFiles implements AutoCloseable {
     synchronized (this) {
       isClosed = true;
       for (EarlyFile file : known.values()) {
-        file.gone();
+        file.isGone = true;
         file.isUnneeded = true;
         if (file.state == EarlyFile.State.WRITTEN && file.publishing == 0) {
           unneeded.add(file);
@@ -219,7 +222,7 @@ public final class EarlyFiles implements AutoCloseable {
     if (file == null) {
       return null;
     }
-    file.gone();
+    file.isGone = true;
     waiting.remove(file);
     if (file.isNamed()) {
       // A snapshot that waits has it.
@@ -307,11 +310,18 @@ public final class EarlyFiles implements AutoCloseable {
     return false;
   }
 
-  /** The oldest file that is old enough to be uploaded, or the oldest of all where the disk needs room; or null. */
+  /** The oldest file that it is time for; the oldest of all where the disk needs room; or null. */
   private EarlyFile due() {
-    boolean isRoomNeeded = isWritten && !waiting.isEmpty() && LocalCache.ofProcess().isWaitingForUploads();
-    for (EarlyFile file : isWritten ? waiting : Set.<EarlyFile>of()) {
-      if (isRoomNeeded || file.isDue(graceMs)) {
+    if (!isWritten || waiting.isEmpty()) {
+      return null;
+    }
+    if (LocalCache.ofProcess().isWaitingForUploads()) {
+      return waiting.iterator().next();
+    }
+    long nowMs = EarlyFile.nowMs();
+    boolean isTime = forecast.isTime(nowMs);
+    for (EarlyFile file : waiting) {
+      if (nowMs - file.createdMs() >= graceMs && (isTime || file.isNamed())) {
         return file;
       }
     }
@@ -461,7 +471,6 @@ public final class EarlyFiles implements AutoCloseable {
     file.publishing--;
     if (isDurable) {
       file.state = EarlyFile.State.PUBLISHED;
-      file.wasNeeded();
     }
     if (file.isGone && file.publishing == 0 && (isDurable || isClosed)) {
       if (!isDurable) {
@@ -482,7 +491,6 @@ public final class EarlyFiles implements AutoCloseable {
         if (!relied.containsKey(file.path())) {
           waiting.remove(file);
           file.state = EarlyFile.State.GIVEN_UP;
-          file.wasNeeded();
           if (file.isGone) {
             forget(file);
           } else {
@@ -490,7 +498,6 @@ public final class EarlyFiles implements AutoCloseable {
           }
         }
       } else if (file.isGone && file.state == EarlyFile.State.WRITTEN && file.publishing == 0 && ++file.leftOut > 1) {
-        file.wasInVain();
         forget(file);
         unneeded.add(file);
       }

@@ -7,7 +7,6 @@ import org.rocksdb.AbstractEventListener;
 import org.rocksdb.FileOperationInfo;
 import org.rocksdb.Status;
 import org.rocksdb.TableFileCreationInfo;
-import org.rocksdb.TableFileCreationReason;
 import org.rocksdb.TableFileDeletionInfo;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -67,7 +66,7 @@ public final class TableFiles extends AbstractEventListener {
           }
           Path file = Path.of(info.getFilePath());
           if (early != null) {
-            early.created(file, info.getFileSize(), info.getReason() == TableFileCreationReason.FLUSH);
+            early.created(file, info.getFileSize());
           }
           if (lazy != null) {
             lazy.created(file.getFileName().toString(), info.getFileSize());

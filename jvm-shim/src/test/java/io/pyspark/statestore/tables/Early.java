@@ -3,6 +3,7 @@ package io.pyspark.statestore.tables;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.LongStream;
 import org.apache.hadoop.fs.Path;
 
 /** Lets a test decide which SSTs are uploaded before their snapshot, and when. */
@@ -13,11 +14,11 @@ public final class Early {
 
   private Early() {}
 
-  /** From now on files of so many bytes that are so old are uploaded early, however long others have lived. */
+  /** From now on files of so many bytes that are so old are uploaded early, whatever becomes of them. */
   public static void from(long smallest, long graceMs) {
     EarlyFiles.smallest = smallest;
     EarlyFiles.graceMs = graceMs;
-    Lifetimes.mostWasted = 1;
+    Forecast.mostWasted = 1;
   }
 
   /** How many uploads are still to fail. */
@@ -63,33 +64,35 @@ public final class Early {
 
   /** So much of what is uploaded may go again before a snapshot names it. */
   public static void wasting(double most) {
-    Lifetimes.mostWasted = most;
+    Forecast.mostWasted = most;
   }
 
   /**
-   * How old files have to be, after others.
+   * When uploads begin, after what has happened.
    *
-   * @param fates of the others: "bytes age named" or "bytes age deleted", with semicolons between them
+   * @param events "deleted bytes created now", "snapshot now" or "named bytes created", with semicolons between them
+   * @param fromMs the first moment to ask for
+   * @param toMs the last one
+   * @return the first of these moments at which it is time, or -1
    */
-  public static long dueMs(String fates) {
-    Lifetimes lifetimes = new Lifetimes();
-    for (String each : fates.isEmpty() ? new String[0] : fates.split(";")) {
+  public static long time(String events, long graceMs, long fromMs, long toMs) {
+    Forecast forecast = new Forecast(graceMs);
+    for (String each : events.isEmpty() ? new String[0] : events.split(";")) {
       String[] parts = each.split(" ");
-      long bytes = Long.parseLong(parts[0]);
-      long ageMs = Long.parseLong(parts[1]);
-      if (parts[2].equals("named")) {
-        lifetimes.named(bytes, ageMs);
-      } else {
-        lifetimes.deleted(bytes, ageMs);
+      long first = Long.parseLong(parts[1]);
+      switch (parts[0]) {
+        case "deleted" -> forecast.deleted(first, Long.parseLong(parts[2]), Long.parseLong(parts[3]));
+        case "snapshot" -> forecast.snapshot(first);
+        default -> forecast.named(first, Long.parseLong(parts[2]));
       }
     }
-    return lifetimes.dueMs(0);
+    return LongStream.rangeClosed(fromMs, toMs).filter(forecast::isTime).findFirst().orElse(-1);
   }
 
   /** As in production. */
   public static void asEver() {
     from(64 << 10, 2000);
-    wasting(Lifetimes.MOST_WASTED);
+    wasting(Forecast.MOST_WASTED);
     EarlyFile.reliableNanos = EarlyFile.RELIABLE_NANOS;
     for (EarlyFiles each = OUT_OF_MEMORY.poll(); each != null; each = OUT_OF_MEMORY.poll()) {
       each.close();
