@@ -3,7 +3,8 @@
 python benchmarks/nexmark.py --quick                      # three minutes: all queries give the same, and first figures
 python benchmarks/nexmark.py --place local --query q4     # one query on one file system
 python benchmarks/nexmark.py --publish                    # everything, into docs/nexmark.md; hours, on a quiet machine
-python benchmarks/nexmark.py --publish --place local      # a part of it; the other places keep their figures
+python benchmarks/nexmark.py --publish --place local      # a part of it; what else is published stays
+python benchmarks/nexmark.py --publish --place hdfs --query q4
 python benchmarks/nexmark.py --check                      # is a tenth lost since the published run? `make bench-check`
 
 First, each query runs with all sides in turn, and has to give out the same rows in each batch, and what a batch
@@ -175,20 +176,25 @@ def check_again(published: results.Figures, found: results.Figures, measure: Any
 
 
 def publish(raw: list[dict[str, Any]]) -> None:
-    """Writes figures beside the benchmark, and summary and picture into the page. Other places keep what they have.
+    """Writes figures beside the benchmark, and summary and picture into the page.
+
+    Other places keep what they have, and so do other queries of a place where they were run with the same shape.
 
     Args:
-        raw: The raw numbers of all queries at some places.
+        raw: The raw numbers of some queries at some places.
     """
     kept: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     for place, queries in figures_of(raw).items():
         about = next(each for each in raw if each["place"] == place)
-        kept[place] = {
+        now = {
             "environment": about["environment"],
             "shape": about["shape"],
             "partitions": about["scenario"]["partitions"],
-            "figures": queries,
         }
+        before = kept.get(place, {})
+        is_same = all(before.get(name) == now[name] for name in ("shape", "partitions"))
+        all_queries = {**(before["figures"] if is_same else {}), **queries}
+        kept[place] = {**now, "figures": {name: all_queries[name] for name in QUERIES if name in all_queries}}
     kept = {place: kept[place] for place in PLACES if place in kept}
     found = published_figures(kept)
     PUBLISHED.parent.mkdir(exist_ok=True)
@@ -209,6 +215,8 @@ def publish(raw: list[dict[str, Any]]) -> None:
             f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape['batches']} batches of "
             f"{shape['events']:,} events; Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores."
         ]
+        if missing := [name for name in QUERIES if name not in each["figures"]]:
+            said[-1] += f" Not run there yet: {', '.join(missing)}."
     PAGE.write_text(f"{before}{begin}\n\n" + "\n".join(said) + f"\n\n{end}{after}", encoding="utf-8")
 
 
@@ -286,8 +294,8 @@ def main(
     said = {
         name for name in context.params if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     }
-    if is_published and said - {"is_published", "places", "build", "out"}:
-        raise click.UsageError("--publish runs all queries as they are by default: leave all options but --place out")
+    if is_published and said - {"is_published", "places", "queries", "build", "out"}:
+        raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
     if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick"}:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
