@@ -178,7 +178,7 @@ def check_again(published: results.Figures, found: results.Figures, measure: Any
 def publish(raw: list[dict[str, Any]]) -> None:
     """Writes figures beside the benchmark, and summary and picture into the page.
 
-    Other places keep what they have, and so do other queries of a place where they were run with the same shape.
+    Other places keep what they have, and so do other queries of a place if the page says the same of both runs.
 
     Args:
         raw: The raw numbers of some queries at some places.
@@ -192,7 +192,7 @@ def publish(raw: list[dict[str, Any]]) -> None:
             "partitions": about["scenario"]["partitions"],
         }
         before = kept.get(place, {})
-        is_same = all(before.get(name) == now[name] for name in ("shape", "partitions"))
+        is_same = bool(before) and _said_of(before) == _said_of(now)
         all_queries = {**(before["figures"] if is_same else {}), **queries}
         kept[place] = {**now, "figures": {name: all_queries[name] for name in QUERIES if name in all_queries}}
     kept = {place: kept[place] for place in PLACES if place in kept}
@@ -218,6 +218,11 @@ def publish(raw: list[dict[str, Any]]) -> None:
         if missing := [name for name in QUERIES if name not in each["figures"]]:
             said[-1] += f" Not run there yet: {', '.join(missing)}."
     PAGE.write_text(f"{before}{begin}\n\n" + "\n".join(said) + f"\n\n{end}{after}", encoding="utf-8")
+
+
+def _said_of(run: dict[str, Any]) -> list[Any]:
+    """What the page says of how a place was run."""
+    return [run["shape"], run["partitions"], *(run["environment"][name] for name in ("spark", "java", "cpus"))]
 
 
 def published_figures(kept: dict[str, Any]) -> results.Figures:

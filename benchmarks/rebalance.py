@@ -66,7 +66,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     from pyspark_statestore import configure
 
     work, partitions, first = Path(order["work"]), order["partitions"], order["executors"]
-    builder = SparkSession.builder.master(f"local-cluster[{2 * first},1,2048]").config("spark.executor.memory", "1500m")
+    most = 2 * first
+    builder = SparkSession.builder.master(f"local-cluster[{most},1,2048]").config("spark.executor.memory", "1500m")
     builder = builder.config("spark.sql.shuffle.partitions", partitions).config("spark.log.level", "ERROR")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.ui.enabled", "false").config("spark.local.dir", str(work / "local"))
@@ -94,8 +95,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
             time.sleep(0.1)
         return found
 
-    await_executors(2 * first)
-    context.requestTotalExecutors(2 * first, 0, utils.toScalaMap({}))
+    await_executors(most)
+    context.requestTotalExecutors(most, 0, utils.toScalaMap({}))
     context.killExecutors(utils.toSeq(executors()[first:]))
     await_executors(first)
 
@@ -121,8 +122,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     done: list[dict[str, Any]] = []
     for number in range(order["batches"]):
         if number == order["batches"] // 2:
-            context.requestTotalExecutors(2 * first, 0, utils.toScalaMap({}))
-            await_executors(2 * first)
+            context.requestTotalExecutors(most, 0, utils.toScalaMap({}))
+            await_executors(most)
         # The first batch makes the state.
         everything = np.arange(order["keys"])
         keys = everything if number == 0 else random.choice(order["keys"], order["updates"], replace=False)

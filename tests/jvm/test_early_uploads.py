@@ -290,12 +290,7 @@ def test_uploads_begin_so_long_before_a_snapshot_that_little_goes_again(
     leads = [lead for lead in range(20) if wastes_little(lead)]
     due = now if wastes_little(math.inf) else max(now, math.ceil(expected - max(leads)))
     found = jvm.io.pyspark.statestore.tables.Early.time(";".join(said), GRACE, now, now + 100)
-    if due == now or max(leads) == 0 or any(end == max(leads) for *_, end in fates):
-        assert found == due
-    else:
-        # Between two files it makes no difference when uploads begin; the later one is chosen.
-        assert due <= found
-        assert wastes_little(expected - found)
+    assert found == due
 
 
 def test_what_does_not_live_is_uploaded_with_its_snapshot_only(stores: Callable[..., Stores], early: Any) -> None:

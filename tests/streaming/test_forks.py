@@ -48,7 +48,7 @@ def test_a_query_goes_on(make_spark: MakeSpark, tmp_path: Path, workload: str, s
     source = Run(spark, workload, setting, tmp_path / "source")
     write_batches(source.input, range(2))
     source.run()
-    unload_stores(spark)  # unloads the stores
+    unload_stores(spark)
 
     first = max(source.rows) + 1
     here = Checkpoint(spark._jvm, source.checkpoint)

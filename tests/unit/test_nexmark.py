@@ -209,6 +209,7 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     nexmark.publish([raw("local5", "q4", 4_000, 1_000)])
     longer = dataclasses.asdict(dataclasses.replace(SHAPE, batches=3))
     nexmark.publish([{**raw("local", "q5", 9_000, 9_000), "shape": longer}])
+    nexmark.publish([{**raw("local", "q7", 9_000, 9_000), "environment": {**about, "spark": "4.2.0"}}])
     nexmark.publish([raw("local", "q4", 2_000, 3_000)])
 
     text = page.read_text()
@@ -220,6 +221,7 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "| q5: auctions with the most bids (three aggregations, join of windows) |  | 1.00; 0.010 |" in text
     assert "Not run there yet: q5, q7, q8," in text
     assert "Not run there yet: q7, q8," in text
+    assert "4.2.0" not in text
     assert "9.00 → 9.00" not in (tmp_path / "published" / "f.md").read_text()
     assert "2.00 → 3.00 (1.50)" in (tmp_path / "published" / "f.md").read_text()
     kept = nexmark.published_figures(json.loads((tmp_path / "published" / "f.json").read_text()))

@@ -47,8 +47,10 @@ final class Forecast {
   private boolean hasSnapshot;
   private long snapshotMs;
 
-  /** How long before a snapshot uploads begin. */
+  /** How long before a snapshot uploads begin; found anew by whoever asks first after something has changed. */
   private long leadMs = Long.MAX_VALUE;
+
+  private boolean isLeadOld;
 
   Forecast(long graceMs) {
     this.graceMs = graceMs;
@@ -73,13 +75,13 @@ final class Forecast {
     sinceSnapshot.clear();
     hasSnapshot = true;
     snapshotMs = nowMs;
-    leadMs = longest();
+    isLeadOld = true;
   }
 
   /** The snapshot that was taken last names a file. */
   void named(long bytes, long createdMs) {
     keep(fates, new Fate(bytes, snapshotMs - createdMs, 0, true), FILES);
-    leadMs = longest();
+    isLeadOld = true;
   }
 
   private static <T> void keep(Deque<T> all, T next, int most) {
@@ -111,6 +113,10 @@ final class Forecast {
 
   /** Whether it is time to upload what the next snapshot may name. */
   boolean isTime(long nowMs) {
+    if (isLeadOld) {
+      leadMs = longest();
+      isLeadOld = false;
+    }
     if (leadMs == Long.MAX_VALUE) {
       return true;
     }

@@ -7,39 +7,25 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Map;
-import org.apache.spark.api.plugin.DriverPlugin;
-import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
-import org.apache.spark.api.plugin.SparkPlugin;
 
 /**
  * Has parts of all SSTs go from the disk all the time in executors whose state is remote, however small they are, and
  * says how many bytes have gone: in a file of each process, in the directory that {@code spark.hadoop.fs.killing.holes}
  * names.
  */
-public final class HolesPlugin implements SparkPlugin {
+public final class HolesPlugin extends InExecutors {
   private static final int PAGE = 4096;
 
   @Override
-  public DriverPlugin driverPlugin() {
-    return null;
-  }
-
-  @Override
-  public ExecutorPlugin executorPlugin() {
-    return new ExecutorPlugin() {
-      @Override
-      public void init(PluginContext context, Map<String, String> extraConf) {
-        Early.from(1, 0);
-        HoleySst.pages(PAGE, PAGE);
-        HoleySst.goAllTheTime(true);
-        Path directory = Path.of(context.conf().get("spark.hadoop.fs.killing.holes"));
-        Thread thread = new Thread(() -> say(directory), "says-what-has-gone");
-        thread.setDaemon(true);
-        thread.start();
-      }
-    };
+  void start(PluginContext context) {
+    Early.from(1, 0);
+    HoleySst.pages(PAGE, PAGE);
+    HoleySst.goAllTheTime(true);
+    Path directory = Path.of(context.conf().get("spark.hadoop.fs.killing.holes"));
+    Thread thread = new Thread(() -> say(directory), "says-what-has-gone");
+    thread.setDaemon(true);
+    thread.start();
   }
 
   private static void say(Path directory) {
