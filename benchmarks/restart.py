@@ -6,6 +6,7 @@ python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 
     --mb-per-second 100 --lazy                # 2.4 million groups
 python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 --keys 100000000 --no-changelog \
     --mb-per-second 100 --lazy --value-bytes 1700 --probe 1 --probe 10 --probe 100 --following 20    # 4 GB of state
+With --workload open_join or groups_in_python it is a stream-stream join, or applyInPandasWithState.
 
 Merged state comes back twice from the same checkpoint: on another host, which has none of its SSTs, and on the same.
 With --lazy also on another host with restore=lazy and restore=ondemand, and lazily with no look-ahead ("row by row").
@@ -38,7 +39,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.figures import STATE_CATEGORIES  # noqa: E402
 from benchmarks.filesystems import METADATA_CALLS, calls  # noqa: E402
 from benchmarks.report import COLOURS, KIND_COLOURS  # noqa: E402
-from benchmarks.scenario import SIDES, Scenario  # noqa: E402
+from benchmarks.scenario import SIDES, WORKLOADS, Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
 from benchmarks.workloads import write_batch, write_input  # noqa: E402
 
@@ -254,6 +255,7 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
 
 
 @click.command(context_settings={"show_default": True})
+@click.option("--workload", type=click.Choice(WORKLOADS), default="aggregation")
 @click.option("--partitions", type=click.IntRange(1), default=200)
 @click.option("--batches", type=click.IntRange(2), default=24, help="Before everything is killed.")
 @click.option("--delay-ms", type=click.IntRange(0), default=5, help="Sleep in each metadata call after the restart.")
@@ -275,6 +277,7 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
 def main(
+    workload: str,
     partitions: int,
     batches: int,
     delay_ms: int,
@@ -294,9 +297,12 @@ def main(
     """Kill a driver with all of its threads by SIGKILL, start it again, and see what its first batch costs."""
     if following and not probe:
         raise click.UsageError("--following needs --probe: without it there is one more batch and no other.")
+    if workload == "transform_with_state" and door == "provider":
+        raise click.UsageError("transform_with_state needs --door path: Spark refuses another provider")
     if build:
         build_shim()
     scenario = Scenario(
+        workload=workload,
         partitions=min(partitions, 20) if quick else partitions,
         batches=(min(batches, 8) if quick else batches) + (0 if probe else 1),
         delay_ms=delay_ms,

@@ -6,7 +6,16 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-WORKLOADS = ("aggregation", "windowed_aggregation", "dedup", "stream_join", "session_window", "transform_with_state")
+WORKLOADS = (
+    "aggregation",
+    "windowed_aggregation",
+    "dedup",
+    "stream_join",
+    "open_join",
+    "session_window",
+    "groups_in_python",
+    "transform_with_state",
+)
 DOORS = ("provider", "path")
 STORES = ("rocksdb", "heap")
 SIDES = ("stock", "merged")
@@ -26,7 +35,8 @@ class Scenario:
         filesystem: "counting" (a disk with hflush) or "objectstore" (visible at close, rename copies).
         rows_per_batch: Rows of an input file.
         keys: How many keys there are. They are drawn uniformly.
-        value_bytes: Random bytes in each row, of which the aggregation keeps the largest of each key.
+        value_bytes: Random bytes in each row. State has those of each row of an open join, and of the other queries that
+            keep values, "aggregation" and "groups_in_python", the largest of each key.
         sides: The sides to run.
         changelog: RocksDB changelog checkpointing.
         checkpoint_version: spark.sql.streaming.stateStore.checkpointFormatVersion; 2 adds a `.crc` file to each file.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,14 @@ STATE_PARTS: dict[str, list[dict[str, str]]] = {
     "windowed_aggregation": [{}],
     "dedup": [{}],
     "stream_join": [{"joinSide": "left"}, {"joinSide": "right"}],
+    "open_join": [{"joinSide": "left"}, {"joinSide": "right"}],
     "session_window": [{}],
+    "groups_in_python": [{}],
     "transform_with_state": [{"stateVarName": "total"}, {"stateVarName": "latest"}, {"stateVarName": "buckets"}],
 }
-OUTPUT_MODES = {"aggregation": "update", "windowed_aggregation": "update", "transform_with_state": "update"}
+OUTPUT_MODES = dict.fromkeys(
+    ("aggregation", "windowed_aggregation", "groups_in_python", "transform_with_state"), "update"
+)
 
 
 def write_input(scenario: Scenario, directory: Path) -> list[Path]:
@@ -124,9 +129,38 @@ def _stream_join(events: DataFrame) -> DataFrame:
     )
 
 
+def _open_join(events: DataFrame) -> DataFrame:
+    # Nothing is ever dropped. Spark keeps no column of which nothing is asked.
+    values = "xxhash64(l.value, r.value)" if "value" in events.columns else "0L"
+    both = events.where("side = 0").alias("l").join(events.where("side = 1").alias("r"), sf.expr("l.key = r.key"))
+    return both.selectExpr(
+        "l.key AS key", "l.ts AS left_ts", "r.ts AS right_ts", "l.amount + r.amount AS amount", f"{values} AS values"
+    )
+
+
 def _session_window(events: DataFrame) -> DataFrame:
     sessions = events.withWatermark("ts", "2 minutes").groupBy(sf.session_window("ts", "90 seconds"), "key")
     return sessions.agg(sf.count("*").alias("events"), sf.sum("amount").alias("amount"))
+
+
+def _groups_in_python(events: DataFrame) -> DataFrame:
+    has_values = "value" in events.columns
+
+    def follow(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        import pandas as pd
+
+        count, amount, *largest = state.get if state.exists else (0, 0, *[b""] * has_values)
+        for frame in frames:
+            count, amount = count + len(frame), amount + int(frame["amount"].sum())
+            if has_values:
+                largest = [bytes(max(value for value in (*largest, *frame["value"]) if value is not None))]
+        state.update((count, amount, *largest))
+        checksum = crc32(b"".join(largest))
+        yield pd.DataFrame({"key": [key[0]], "events": [count], "amount": [amount], "checksum": [checksum]})
+
+    kept = "events long, amount long" + (", largest binary" if has_values else "")
+    output = "key long, events long, amount long, checksum long"
+    return events.groupBy("key").applyInPandasWithState(follow, output, kept, "update", "NoTimeout")
 
 
 def _transform_with_state(events: DataFrame) -> DataFrame:
@@ -173,7 +207,9 @@ BUILDERS = {
     "windowed_aggregation": _windowed_aggregation,
     "dedup": _dedup,
     "stream_join": _stream_join,
+    "open_join": _open_join,
     "session_window": _session_window,
+    "groups_in_python": _groups_in_python,
     "transform_with_state": _transform_with_state,
 }
 

@@ -150,14 +150,28 @@ def test_what_nobody_asks_for_is_fetched_in_the_background(
         assert store.scan() == made.scans[VERSIONS]
 
 
-def test_on_demand_never_fetches_the_rest(written: Callable[..., Written], holes: Any) -> None:
+def test_on_demand_fetches_the_rest_only_of_what_was_half_read(written: Callable[..., Written], holes: Any) -> None:
     made = written()
     holes.pause(False)
     with made.opened(options={"restore": "ondemand"}) as store:
+        left_out = made.checkpoint.metrics()["leftOutBytes"]
         assert store.has(5)
+        assert store.has(ROWS - 5)
         time.sleep(1)
         assert made.checkpoint.metrics()["hydratedBytes"] == 0
         assert holes.partialFiles() == VERSIONS
+        # More than half of the first file, and less of the last one, which begins later.
+        store.scan("key-000000", f"key-{ROWS // 2:06}")
+        until(lambda: holes.partialFiles() < VERSIONS, "the rest of a file")
+        time.sleep(1)
+        assert holes.partialFiles() > 0
+        assert made.checkpoint.metrics()["hydratedBytes"] > 0
+        store.scan("key-000000", f"key-{ROWS:06}")
+        until(lambda: holes.partialFiles() == 0, "the rest of all files")
+        counted = made.checkpoint.metrics()
+        assert counted["hydratedBytes"] < left_out / 2
+        assert counted["demandedBytes"] + counted["hydratedBytes"] == left_out
+        assert store.scan() == made.scans[VERSIONS]
 
 
 def test_the_background_keeps_to_its_rate(written: Callable[..., Written], holes: Any) -> None:

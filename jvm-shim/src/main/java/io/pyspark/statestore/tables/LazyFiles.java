@@ -31,7 +31,7 @@ import java.util.stream.Stream;
 
 /**
  * The SSTs of one store that are not whole. A read that finds a hole has it filled here; the {@link Hydrator} fills the
- * others meanwhile, unless the store is to have only what it asks for.
+ * others meanwhile. Where the store is to have only what it asks for, it does so for files of which half was asked for.
  *
  * <p>Of a store whose state is in the checkpoint ({@link LocalCache}) all SSTs come here as soon as they are durable
  * there, and none ever counts as whole, because parts of it may go again.
@@ -254,15 +254,21 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   private void fill(PartialFile file, long offset, long size, int holes) throws IOException {
+    long end = offset + size + ((long) AHEAD * PartialFile.chunkBytes << Math.min(Math.max(0, holes), MAX_DOUBLINGS));
     if (holes < 0) {
       file.needBlock(offset, offset + size);
-      return;
-    }
-    long end = offset + size + ((long) AHEAD * PartialFile.chunkBytes << Math.min(holes, MAX_DOUBLINGS));
-    if (end - offset > 2 * SHARE) {
+    } else if (end - offset > 2 * SHARE) {
       inParallel(shares(file, offset, end), Parallel.READS);
     } else {
       file.need(offset, end);
+    }
+    wasAskedFor(file);
+  }
+
+  /** Of a file of which half was asked for the rest comes, too. */
+  private void wasAskedFor(PartialFile file) {
+    if (file.wasAskedFor()) {
+      Hydrator.add(this);
     }
   }
 
@@ -340,6 +346,7 @@ public final class LazyFiles implements AutoCloseable {
       if (bytes > 0) {
         costs.add(bytes, System.nanoTime() - began);
       }
+      wasAskedFor(file);
       return null;
     };
   }
@@ -755,7 +762,7 @@ public final class LazyFiles implements AutoCloseable {
 
   /** What nobody asks for is fetched only where that is wanted; what is there has to be checked in any case. */
   boolean isForHydrator(PartialFile file) {
-    return hydrates || file.isUnchecked();
+    return hydrates || file.isWanted() || file.isUnchecked();
   }
 
   /** All that RocksDB will find there and that has holes, whatever this knows of it. */

@@ -149,6 +149,9 @@ public final class PartialFile implements LocalCache.Cached {
 
   private volatile long touchedNanos;
 
+  /** Whether the rest is to come, though nobody has asked for it. */
+  private boolean isWanted;
+
   /** Nothing is given back from this chunk on. */
   private int keptFrom;
 
@@ -282,6 +285,23 @@ public final class PartialFile implements LocalCache.Cached {
   /** Whether all bytes are there, and were not checked yet. */
   synchronized boolean isUnchecked() {
     return cache == null && state == State.PARTIAL && chunks.missing() == 0;
+  }
+
+  /**
+   * A part of it was asked for. Where half of it is here now, all of it is wanted: no more comes for nothing then than
+   * was asked for, and a whole file is read without a look at its holes.
+   *
+   * @return whether that has just become so
+   */
+  synchronized boolean wasAskedFor() {
+    boolean becomes = !isWanted && cache == null && state == State.PARTIAL && 2 * chunks.missing() <= length;
+    isWanted |= becomes;
+    return becomes;
+  }
+
+  /** Whether the rest is to come, though nobody has asked for it. */
+  synchronized boolean isWanted() {
+    return isWanted;
   }
 
   /** Whether the background may try to go on. */
