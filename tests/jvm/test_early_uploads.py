@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
 from pyspark_statestore.maintenance.relocation import relocate
 from tests.cluster.stores import STORE, open_store
-from tests.jvm.harness import Checkpoint, java_error, until
+from tests.jvm.harness import Checkpoint, begun, java_error, result_in_time, until
 from tests.maintenance.harness import merged_log_of
 from tests.maintenance.test_relocation import everything
 from tests.streaming.test_metrics import log_lines
@@ -181,6 +181,57 @@ def test_two_snapshots_that_wait_name_the_same_files(stores: Callable[..., Store
     made.check()
 
 
+@contextmanager
+def asked_anew(made: Stores, faulty: Any) -> Iterator[tuple[Any, str]]:
+    """A store, and a file that a snapshot has published and for whose name Spark has asked anew for another snapshot.
+
+    It takes what a snapshot has that waits for not uploaded, for ever if that is skipped.
+    """
+    with made.opened() as store:
+        made.put(store, 0)
+        (first,) = made.wait()
+        faulty.addRule("hflush", str(made.checkpoint.merged), 1, "hang")
+        uploading = begun(store.upload)
+        until(lambda: faulty.fired() > 0, "the upload")
+        made.put(store, 1)
+        faulty.clear()
+        result_in_time(uploading, "the upload")
+        made.put(store, 2)
+        made.wait(2)
+        yield store, first
+
+
+def test_what_is_published_keeps_its_name(stores: Callable[..., Stores], faulty: Any) -> None:
+    made = stores("faulty")
+    with asked_anew(made, faulty) as (store, first):
+        before = written(made)
+        store.upload()
+        assert written(made) - before < 20_000
+        assert first in made.live()
+        assert len(made.live()) == 3
+        assert made.unpublished() == []
+    made.check()
+
+
+def test_what_is_published_is_not_replaced(stores: Callable[..., Stores], faulty: Any) -> None:
+    """Another file is in the place of the one that was uploaded."""
+    made = stores("faulty")
+    with asked_anew(made, faulty) as (store, first):
+        data = made.checkpoint.contents()[first]
+        found = [file for file in Path(store.local()).glob("checkpoint*/*.sst") if file.read_bytes() == data]
+        assert found
+        for file in found:
+            file.unlink()
+            file.write_bytes(data[::-1])
+        with java_error("PSS_WRITE_FAILED", "another file than the one that was uploaded"):
+            store.upload()
+        assert made.checkpoint.contents()[first] == data
+        made.put(store, 3)
+        store.upload()
+    del made.scans[3]
+    made.check()
+
+
 @pytest.mark.parametrize("uploads", [False, True])
 def test_what_a_skipped_snapshot_has_comes_with_the_next(
     stores: Callable[..., Stores], early: Any, uploads: bool
@@ -248,12 +299,26 @@ def test_a_store_that_is_only_read_uploads_nothing(stores: Callable[..., Stores]
         made.put(store, 0)
         store.upload()
     made.forget()
-    with made.opened(1) as store:
+    with made.opened() as store:
+        store.loadToRead(1)
         store.putMany(0, ROWS, LENGTH, 7)
         store.flush()
         time.sleep(0.5)
         assert made.checkpoint.metrics()["earlyBytes"] == 0
         assert len(made.live()) == 1
+
+
+def test_a_store_that_is_written_uploads_before_its_first_snapshot(stores: Callable[..., Stores]) -> None:
+    """With many changelogs between two snapshots that may come late, and the disk has to hold what is made until then."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        store.upload()
+    made.forget()
+    with made.opened(1) as store:
+        store.putMany(0, ROWS, LENGTH, 7)
+        store.flush()
+        made.wait()
 
 
 # ---- what lives
@@ -291,6 +356,14 @@ def test_uploads_begin_so_long_before_a_snapshot_that_little_goes_again(
     due = now if wastes_little(math.inf) else max(now, math.ceil(expected - max(leads)))
     found = jvm.io.pyspark.statestore.tables.Early.time(";".join(said), GRACE, now, now + 100)
     assert found == due
+
+
+def test_a_snapshot_of_many_files_does_not_hide_what_was_wasted(jvm: Any) -> None:
+    """Of a thousand files 800 are merged away a second before the snapshot, which names the others."""
+    wasted = [f"deleted 10 {made} 9000" for made in range(0, 800)]
+    named = [f"named 10 {made}" for made in range(200)]
+    said = ";".join(["snapshot 0", *wasted, "snapshot 10000", *named])
+    assert jvm.io.pyspark.statestore.tables.Early.time(said, GRACE, 10_000, 20_000) == 19_000
 
 
 def test_what_does_not_live_is_uploaded_with_its_snapshot_only(stores: Callable[..., Stores], early: Any) -> None:
@@ -518,6 +591,55 @@ def test_a_snapshot_that_fails_keeps_what_was_uploaded(stores: Callable[..., Sto
         assert written(made) - before < 20_000
         assert set(paths) < made.live()
     made.check()
+
+
+@pytest.mark.parametrize("then", ["closed", "compacted", "compacted, and closed at once"])
+@pytest.mark.parametrize("kind", ["success_but_error", "torn"])
+def test_a_snapshot_of_which_nobody_knows_keeps_its_files(
+    stores: Callable[..., Stores], faulty: Any, kind: str, then: str
+) -> None:
+    """Spark was told that it failed, but its zip is in the checkpoint: the next load takes it."""
+    made = stores("faulty")
+    with made.opened() as store:
+        made.put(store, 0)
+        store.upload()
+        made.put(store, 1)
+        paths = made.wait()
+        faulty.addRule("hflush", str(made.checkpoint.merged), 1, kind)
+        with java_error("PSS_WRITE_FAILED"):
+            store.upload()
+        faulty.clear()
+        if "compacted" in then:
+            store.compact()
+        if then == "compacted":
+            for version in range(2, 5):
+                made.put(store, version)
+                store.upload()
+    made.checkpoint.log.seal()
+    is_there = "0/0/2.zip" in made.checkpoint.view().live
+    assert is_there or kind == "torn"
+    assert not is_there or set(paths) <= made.live()
+    made.check()
+
+
+def test_a_task_is_killed_while_its_snapshot_is_reported(stores: Callable[..., Stores], faulty: Any) -> None:
+    """As a speculative copy that has lost: the zip is durable, and Spark does not know it."""
+    made = stores("faulty")
+    with made.opened(changelog=False) as store:
+        made.put(store, 0)
+        store.load(1)
+        flush(store, 1)
+        paths = set(made.wait())
+        faulty.addRule("hflush", str(made.checkpoint.merged), 1, "success_but_error")
+        with java_error("PSS_WRITE_FAILED"):
+            store.commit()
+        faulty.clear()
+    made.checkpoint.log.seal()
+    assert "0/0/2.zip" in made.checkpoint.view().live
+    assert paths <= made.live()
+    made.forget()
+    with made.opened(2, upload="commit", changelog=False) as store:
+        assert store.scan().startswith(f"{ROWS + ROWS // 10} rows")
 
 
 def test_what_a_killed_process_leaves_is_an_orphan(stores: Callable[..., Stores], early: Any) -> None:

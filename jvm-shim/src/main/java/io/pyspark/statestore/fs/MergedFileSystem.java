@@ -337,9 +337,11 @@ public final class MergedFileSystem extends FileSystem {
     }
     java.nio.file.Path local = java.nio.file.Path.of(source.toUri().getPath());
     if (!view.stage(local)) {
-      PartialFile.makeWhole(local);
+      PartialFile.Pin whole = PartialFile.pin(local);
       try (FSDataOutputStream out = create(view, overwrite)) {
         Files.copy(local, out);
+      } finally {
+        whole.close();
       }
     }
     if (deleteSource) {

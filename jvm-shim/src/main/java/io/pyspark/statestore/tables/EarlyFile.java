@@ -63,6 +63,9 @@ public final class EarlyFile {
   /** How many snapshots that rely on it are being written. */
   int publishing;
 
+  /** Whether a snapshot names it of which nobody knows whether it is durable. */
+  boolean mayBeNamed;
+
   /** How many snapshots were published without it since RocksDB has deleted it. */
   int leftOut;
 
@@ -165,6 +168,11 @@ public final class EarlyFile {
     entry = durable;
     writtenNanos = System.nanoTime();
     state = State.WRITTEN;
+  }
+
+  /** Whether its segment is there, and no snapshot can name it: nothing else of it is ever deleted here. */
+  boolean isNobodys() {
+    return state == State.WRITTEN && publishing == 0 && !mayBeNamed;
   }
 
   /** The entry of its segment, once that was durable. */

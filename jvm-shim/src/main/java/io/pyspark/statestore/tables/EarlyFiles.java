@@ -1,8 +1,11 @@
 package io.pyspark.statestore.tables;
 
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.index.Index;
 import io.pyspark.statestore.index.Segment;
+import io.pyspark.statestore.write.Commits;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.file.Path;
@@ -78,7 +81,7 @@ public final class EarlyFiles implements AutoCloseable {
   /** What Spark puts into names for the snapshot that it takes now, or has taken last. */
   private String lastSuffix;
 
-  /** Whether Spark takes snapshots of it. One that is only read makes SSTs, too, which nobody needs. */
+  /** Whether Spark has taken a snapshot of it. One that is only read makes SSTs, too, which nobody needs. */
   private boolean isWritten;
 
   private boolean isClosed;
@@ -159,8 +162,8 @@ public final class EarlyFiles implements AutoCloseable {
       forecast.snapshot(EarlyFile.nowMs());
     }
     EarlyFile file = local.get(name);
-    // Spark asks anew for a file of a snapshot only where it thinks that the one in the checkpoint is gone.
-    if (file == null || file.state == EarlyFile.State.PUBLISHED || file.state == EarlyFile.State.GIVEN_UP) {
+    // Spark asks anew for what is published where another snapshot had the name after that one, and was skipped.
+    if (file == null || file.state == EarlyFile.State.GIVEN_UP) {
       return null;
     }
     if (!file.isNamed()) {
@@ -201,7 +204,7 @@ public final class EarlyFiles implements AutoCloseable {
       for (EarlyFile file : known.values()) {
         file.isGone = true;
         file.isUnneeded = true;
-        if (file.state == EarlyFile.State.WRITTEN && file.publishing == 0) {
+        if (file.isNobodys()) {
           unneeded.add(file);
         }
         if (file.state != EarlyFile.State.WRITING && file.publishing == 0) {
@@ -239,7 +242,7 @@ public final class EarlyFiles implements AutoCloseable {
       return null;
     }
     forget(file);
-    return file.state == EarlyFile.State.WRITTEN ? file : null;
+    return file.isNobodys() ? file : null;
   }
 
   private void forget(EarlyFile file) {
@@ -282,13 +285,17 @@ public final class EarlyFiles implements AutoCloseable {
   /**
    * Takes files that have lived long enough, until they have so many bytes.
    *
+   * @param isServed whether this process has committed to a store lately
    * @param due gets them, one after the other, so that the caller can say of each that its upload is over
    */
-  static void takeDue(org.apache.hadoop.fs.Path stateDirectory, long mostBytes, List<EarlyFile> due) {
+  static void takeDue(
+      org.apache.hadoop.fs.Path stateDirectory, Predicate<String> isServed, long mostBytes, List<EarlyFile> due) {
     long bytes = 0;
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
-        for (EarlyFile file = files.due(); file != null && (due.isEmpty() || bytes < mostBytes); file = files.due()) {
+        for (EarlyFile file = files.due(isServed);
+            file != null && (due.isEmpty() || bytes < mostBytes);
+            file = files.due(isServed)) {
           due.add(file);
           files.waiting.remove(file);
           file.state = EarlyFile.State.WRITING;
@@ -299,10 +306,10 @@ public final class EarlyFiles implements AutoCloseable {
   }
 
   /** Whether {@link #takeDue} would take anything. */
-  static boolean isAnyDue(org.apache.hadoop.fs.Path stateDirectory) {
+  static boolean isAnyDue(org.apache.hadoop.fs.Path stateDirectory, Predicate<String> isServed) {
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
-        if (files.due() != null) {
+        if (files.due(isServed) != null) {
           return true;
         }
       }
@@ -311,8 +318,8 @@ public final class EarlyFiles implements AutoCloseable {
   }
 
   /** The oldest file that it is time for; the oldest of all where the disk needs room; or null. */
-  private EarlyFile due() {
-    if (!isWritten || waiting.isEmpty()) {
+  private EarlyFile due(Predicate<String> isServed) {
+    if (waiting.isEmpty() || !(isWritten || isServed.test(store))) {
       return null;
     }
     if (LocalCache.ofProcess().isWaitingForUploads()) {
@@ -333,8 +340,8 @@ public final class EarlyFiles implements AutoCloseable {
     boolean unneeded;
     synchronized (this) {
       file.written(entry);
-      unneeded = file.isUnneeded;
-      if (unneeded) {
+      unneeded = file.isUnneeded && file.isNobodys();
+      if (file.isUnneeded) {
         forget(file);
       }
       notifyAll();
@@ -384,7 +391,20 @@ public final class EarlyFiles implements AutoCloseable {
             early.handedOver();
           } else {
             // What Spark has brought replaces it, so nothing of ours may delete the path any more.
+            boolean isNamed = early.state == EarlyFile.State.PUBLISHED || early.mayBeNamed;
             early.state = EarlyFile.State.GIVEN_UP;
+            if (isNamed) {
+              throw new StateStoreFilesException(
+                  Id.PSS_WRITE_FAILED,
+                  "A snapshot names state/"
+                      + path
+                      + " of "
+                      + stateDirectory
+                      + " already, and "
+                      + file
+                      + " is another file than the one that was uploaded. Nothing was written. Spark tries again with"
+                      + " another name.");
+            }
           }
         }
       }
@@ -456,24 +476,25 @@ public final class EarlyFiles implements AutoCloseable {
       return relied.containsKey(path);
     }
 
-    /** The snapshot is durable, or was not written. */
-    void ended(boolean isDurable) {
+    /** What has become of the snapshot. */
+    void ended(Commits.Outcome outcome) {
       List<EarlyFile> unneeded = new ArrayList<>();
-      relied.values().forEach(file -> file.owner().published(file, isDurable, unneeded));
-      if (isDurable) {
+      relied.values().forEach(file -> file.owner().published(file, outcome, unneeded));
+      if (outcome == Commits.Outcome.DURABLE) {
         stores.forEach(files -> files.publishedWithout(named, relied, unneeded));
       }
       unneeded.forEach(EarlyFiles::delete);
     }
   }
 
-  private synchronized void published(EarlyFile file, boolean isDurable, List<EarlyFile> unneeded) {
+  private synchronized void published(EarlyFile file, Commits.Outcome outcome, List<EarlyFile> unneeded) {
     file.publishing--;
-    if (isDurable) {
+    if (outcome == Commits.Outcome.DURABLE) {
       file.state = EarlyFile.State.PUBLISHED;
     }
-    if (file.isGone && file.publishing == 0 && (isDurable || isClosed)) {
-      if (!isDurable) {
+    file.mayBeNamed |= outcome == Commits.Outcome.UNKNOWN;
+    if (file.isGone && file.publishing == 0 && (file.state == EarlyFile.State.PUBLISHED || isClosed)) {
+      if (file.isNobodys()) {
         unneeded.add(file);
       }
       forget(file);
@@ -488,7 +509,10 @@ public final class EarlyFiles implements AutoCloseable {
       Set<String> named, Map<String, EarlyFile> relied, List<EarlyFile> unneeded) {
     for (EarlyFile file : List.copyOf(known.values())) {
       if (named.contains(file.path())) {
-        if (!relied.containsKey(file.path())) {
+        if (file.state == EarlyFile.State.WRITING) {
+          // Spark has not handed it over for this snapshot, and it became visible just now.
+          file.mayBeNamed = true;
+        } else if (!relied.containsKey(file.path())) {
           waiting.remove(file);
           file.state = EarlyFile.State.GIVEN_UP;
           if (file.isGone) {
@@ -498,8 +522,10 @@ public final class EarlyFiles implements AutoCloseable {
           }
         }
       } else if (file.isGone && file.state == EarlyFile.State.WRITTEN && file.publishing == 0 && ++file.leftOut > 1) {
+        if (file.isNobodys()) {
+          unneeded.add(file);
+        }
         forget(file);
-        unneeded.add(file);
       }
     }
   }

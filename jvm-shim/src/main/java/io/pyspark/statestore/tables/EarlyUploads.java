@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.LongConsumer;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
@@ -38,6 +39,7 @@ final class EarlyUploads {
   private final Path stateDirectory;
   private final Supplier<Options> options;
   private final Supplier<Lane> lane;
+  private final Predicate<String> isServed;
   private final LocalSpace localSpace;
   private final Index index;
   private final Pins pins;
@@ -51,12 +53,14 @@ final class EarlyUploads {
 
   /**
    * @param lane to write in; null where there is none
+   * @param isServed whether this process has committed to a store lately
    * @param written is told how many bytes were
    */
   EarlyUploads(
       Path stateDirectory,
       Supplier<Options> options,
       Supplier<Lane> lane,
+      Predicate<String> isServed,
       LocalSpace localSpace,
       Index index,
       Pins pins,
@@ -67,6 +71,7 @@ final class EarlyUploads {
     this.stateDirectory = stateDirectory;
     this.options = options;
     this.lane = lane;
+    this.isServed = isServed;
     this.localSpace = localSpace;
     this.index = index;
     this.pins = pins;
@@ -78,7 +83,9 @@ final class EarlyUploads {
 
   /** Has uploaded what is due, in another thread. */
   void runIfDue() {
-    if (System.nanoTime() - restUntilNanos < 0 || !EarlyFiles.isAnyDue(stateDirectory) || isBusy.getAndSet(true)) {
+    if (System.nanoTime() - restUntilNanos < 0
+        || !EarlyFiles.isAnyDue(stateDirectory, isServed)
+        || isBusy.getAndSet(true)) {
       return;
     }
     boolean started = false;
@@ -96,7 +103,7 @@ final class EarlyUploads {
     List<EarlyFile> files = new ArrayList<>();
     long began = System.nanoTime();
     try {
-      EarlyFiles.takeDue(stateDirectory, GROUP, files);
+      EarlyFiles.takeDue(stateDirectory, isServed, GROUP, files);
       long bytes = upload(files);
       long perSecond = options.get().uploadMaxBytesPerSecond();
       restUntilNanos = began + (perSecond == 0 ? 0 : (long) (1e9 * bytes / perSecond));

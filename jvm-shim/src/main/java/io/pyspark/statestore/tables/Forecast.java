@@ -1,7 +1,11 @@
 package io.pyspark.statestore.tables;
 
 import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
 import java.util.Deque;
+import java.util.List;
 
 /**
  * When the SSTs of a store are uploaded before their snapshot: so long before it that little of what is uploaded goes
@@ -17,8 +21,14 @@ import java.util.Deque;
  * <p>Times are milliseconds of one clock. The caller sees to it that one thread at a time is here.
  */
 final class Forecast {
-  /** So many files are looked at. */
-  static final int FILES = 128;
+  /** So many snapshots are looked at, and more where they have few files. */
+  private static final int SNAPSHOTS = 4;
+
+  /** Few files are less than so many. */
+  private static final int FEW = 128;
+
+  /** Of one snapshot so many files are looked at that were deleted before it, and as many that it names. */
+  private static final int MOST = 1024;
 
   /** The part of all uploaded bytes that may be wasted. */
   static final double MOST_WASTED = 0.1;
@@ -26,18 +36,18 @@ final class Forecast {
   /** Tests allow more. */
   static volatile double mostWasted = MOST_WASTED;
 
-  private static final int INTERVALS = 4;
-
   /**
    * What became of a file between two snapshots, in milliseconds before the second one.
    *
    * @param deleted zero where the snapshot has named it
    */
-  private record Fate(long bytes, long created, long deleted, boolean isNamed) {}
+  private record Fate(long bytes, long created, long deleted) {}
 
   private record Deleted(long bytes, long createdMs, long deletedMs) {}
 
-  private final Deque<Fate> fates = new ArrayDeque<>();
+  /** Of the files of each snapshot, first what was deleted. */
+  private final Deque<List<Fate>> fates = new ArrayDeque<>();
+
   private final Deque<Deleted> sinceSnapshot = new ArrayDeque<>();
   private final Deque<Long> intervals = new ArrayDeque<>();
 
@@ -46,6 +56,7 @@ final class Forecast {
 
   private boolean hasSnapshot;
   private long snapshotMs;
+  private int named;
 
   /** How long before a snapshot uploads begin; found anew by whoever asks first after something has changed. */
   private long leadMs = Long.MAX_VALUE;
@@ -58,30 +69,39 @@ final class Forecast {
 
   /** RocksDB has deleted a file that no snapshot has named. */
   void deleted(long bytes, long createdMs, long nowMs) {
-    if (sinceSnapshot.size() == FILES) {
-      sinceSnapshot.removeFirst();
-    }
-    sinceSnapshot.addLast(new Deleted(bytes, createdMs, nowMs));
+    keep(sinceSnapshot, new Deleted(bytes, createdMs, nowMs), MOST);
   }
 
   /** A snapshot is taken. What it names, and none before it has, follows by {@link #named}. */
   void snapshot(long nowMs) {
     if (hasSnapshot) {
-      keep(intervals, nowMs - snapshotMs, INTERVALS);
+      keep(intervals, nowMs - snapshotMs, SNAPSHOTS);
     }
+    List<Fate> now = new ArrayList<>();
     for (Deleted each : sinceSnapshot) {
-      keep(fates, new Fate(each.bytes, nowMs - each.createdMs, nowMs - each.deletedMs, false), FILES);
+      now.add(new Fate(each.bytes, nowMs - each.createdMs, Math.max(1, nowMs - each.deletedMs)));
     }
     sinceSnapshot.clear();
+    while (fates.size() >= SNAPSHOTS && filesAfterTheOldest() >= FEW) {
+      fates.removeFirst();
+    }
+    fates.addLast(now);
     hasSnapshot = true;
     snapshotMs = nowMs;
+    named = 0;
     isLeadOld = true;
+  }
+
+  private int filesAfterTheOldest() {
+    return fates.stream().skip(1).mapToInt(List::size).sum();
   }
 
   /** The snapshot that was taken last names a file. */
   void named(long bytes, long createdMs) {
-    keep(fates, new Fate(bytes, snapshotMs - createdMs, 0, true), FILES);
-    isLeadOld = true;
+    if (named++ < MOST) {
+      fates.getLast().add(new Fate(bytes, snapshotMs - createdMs, 0));
+      isLeadOld = true;
+    }
   }
 
   private static <T> void keep(Deque<T> all, T next, int most) {
@@ -93,22 +113,26 @@ final class Forecast {
 
   /** The longest time before a snapshot with which little is wasted: one at which a file was deleted, or any. */
   private long longest() {
-    if (isLittle(Long.MAX_VALUE)) {
-      return Long.MAX_VALUE;
-    }
-    return fates.stream().mapToLong(Fate::deleted).filter(this::isLittle).max().orElse(0);
-  }
-
-  private boolean isLittle(long lead) {
-    double uploaded = 0;
+    List<Fate> uploaded =
+        fates.stream()
+            .flatMap(Collection::stream)
+            .filter(each -> each.deleted < each.created - graceMs)
+            .sorted(Comparator.comparingLong(Fate::deleted))
+            .toList();
+    long longest = 0;
+    double bytes = 0;
     double wasted = 0;
-    for (Fate each : fates) {
-      if (each.deleted < Math.min(lead, each.created - graceMs)) {
-        uploaded += each.bytes;
-        wasted += each.isNamed ? 0 : each.bytes;
+    long before = -1;
+    for (Fate each : uploaded) {
+      if (each.deleted > before && wasted <= mostWasted * bytes) {
+        // What was deleted at that time would not have been uploaded yet.
+        longest = each.deleted;
       }
+      before = each.deleted;
+      bytes += each.bytes;
+      wasted += each.deleted > 0 ? each.bytes : 0;
     }
-    return wasted <= mostWasted * uploaded;
+    return wasted <= mostWasted * bytes ? Long.MAX_VALUE : longest;
   }
 
   /** Whether it is time to upload what the next snapshot may name. */

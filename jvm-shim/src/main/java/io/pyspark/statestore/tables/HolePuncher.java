@@ -47,6 +47,9 @@ final class HolePuncher {
   /** A part of a file. */
   record Range(long offset, long length) {}
 
+  /** What is tried, one after the other. */
+  private final List<String> pythons;
+
   private Process process;
   private DataOutputStream orders;
   private DataInputStream answers;
@@ -54,6 +57,14 @@ final class HolePuncher {
   private volatile String whyNot;
   private volatile boolean isNever;
   private volatile long restUntilNanos = System.nanoTime();
+
+  HolePuncher() {
+    this(List.of(System.getenv().getOrDefault("PYSPARK_PYTHON", PYTHON), PYTHON));
+  }
+
+  HolePuncher(List<String> pythons) {
+    this.pythons = pythons;
+  }
 
   private static ScheduledExecutorService watch() {
     ScheduledThreadPoolExecutor made =
@@ -132,23 +143,23 @@ final class HolePuncher {
       return;
     }
     end();
-    String sparks = System.getenv().getOrDefault("PYSPARK_PYTHON", PYTHON);
-    try {
-      process = child(sparks);
-    } catch (IOException e) {
-      if (sparks.equals(PYTHON)) {
-        throw e;
-      }
-      process = child(PYTHON);
-    }
+    process = child();
     orders = new DataOutputStream(new BufferedOutputStream(process.getOutputStream()));
     answers = new DataInputStream(new BufferedInputStream(process.getInputStream()));
   }
 
-  private static Process child(String python) throws IOException {
-    return new ProcessBuilder(python, "-I", "-S", "-c", script())
-        .redirectError(ProcessBuilder.Redirect.DISCARD)
-        .start();
+  private Process child() throws IOException {
+    IOException failed = null;
+    for (String python : pythons) {
+      try {
+        return new ProcessBuilder(python, "-I", "-S", "-c", script())
+            .redirectError(ProcessBuilder.Redirect.DISCARD)
+            .start();
+      } catch (IOException e) {
+        failed = e;
+      }
+    }
+    throw failed;
   }
 
   private static String script() throws IOException {

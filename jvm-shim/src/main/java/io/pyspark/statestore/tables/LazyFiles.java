@@ -55,6 +55,19 @@ public final class LazyFiles implements AutoCloseable {
 
   private static final String SST = ".sst";
 
+  /**
+   * All of a file.
+   *
+   * @param isDurable whether the checkpoint has it: it is small
+   */
+  private record Staying(long bytes, boolean isDurable) {
+    static final Staying NOTHING = new Staying(0, true);
+
+    long own() {
+      return isDurable ? 0 : bytes;
+    }
+  }
+
   /** A part of a file, which is named without its directory. */
   public record Part(String name, long from, long to) {}
 
@@ -70,8 +83,8 @@ public final class LazyFiles implements AutoCloseable {
   /** The store's directory in the checkpoint; null where nobody has to find the store by it. */
   private final org.apache.hadoop.fs.Path store;
 
-  /** Of a store with a cache: its SSTs that nothing may go of, by name, with their bytes. Guarded by itself. */
-  private final Map<String, Long> own = new HashMap<>();
+  /** Of a store with a cache: its SSTs that nothing may go of, by name. Guarded by itself. */
+  private final Map<String, Staying> staying = new HashMap<>();
 
   /** In which RocksDB has its files, and below which the store has all that it has; null before the first load. */
   private volatile Path directory;
@@ -438,7 +451,7 @@ public final class LazyFiles implements AutoCloseable {
       boolean wasOpen = open.remove(nameOf(file), file);
       retired.remove(file);
       if (cache != null && wasOpen) {
-        own(nameOf(file), file.length());
+        stays(nameOf(file), new Staying(file.length(), true));
       }
     }
   }
@@ -467,7 +480,7 @@ public final class LazyFiles implements AutoCloseable {
       forgetRetired(root);
     }
     if (cache != null) {
-      countOwn();
+      countWhole();
     }
     touchedNanos = System.nanoTime();
     if (needsHydrator()) {
@@ -491,14 +504,14 @@ public final class LazyFiles implements AutoCloseable {
   /** RocksDB has made a file. */
   public void created(String name, long bytes) {
     if (cache != null && name.endsWith(SST)) {
-      own(name, bytes);
+      stays(name, new Staying(bytes, false));
     }
   }
 
   /** RocksDB has deleted a file. */
   public void deleted(String name) {
     if (cache != null) {
-      own(name, 0);
+      stays(name, Staying.NOTHING);
     }
     PartialFile file = open.remove(name);
     if (file != null) {
@@ -518,36 +531,52 @@ public final class LazyFiles implements AutoCloseable {
     }
   }
 
-  /** From now on a file that nothing may go of takes so many bytes; 0 where it is gone. */
-  private void own(String name, long bytes) {
-    long change;
-    synchronized (own) {
+  /** From now on a file that nothing may go of is there, or is not. */
+  private void stays(String name, Staying now) {
+    Staying before;
+    synchronized (staying) {
       if (isClosed) {
         return;
       }
-      Long before = bytes == 0 ? own.remove(name) : own.put(name, bytes);
-      change = bytes - (before == null ? 0 : before);
+      before = now == Staying.NOTHING ? staying.remove(name) : staying.put(name, now);
     }
-    cache.ownChanged(change);
+    changed(before == null ? Staying.NOTHING : before, now);
   }
 
-  /** Counts what is in the directory and was copied whole. */
-  private void countOwn() throws IOException {
-    Map<String, Long> found = new HashMap<>();
+  private void changed(Staying before, Staying now) {
+    cache.stays(now.bytes() - before.bytes(), now.own() - before.own());
+  }
+
+  /** A file is durable, and stays all the same. */
+  private void isDurable(String name) {
+    Staying before;
+    Staying now;
+    synchronized (staying) {
+      before = staying.getOrDefault(name, Staying.NOTHING);
+      now = staying.computeIfPresent(name, (any, file) -> new Staying(file.bytes(), true));
+    }
+    if (now != null) {
+      changed(before, now);
+    }
+  }
+
+  /** Counts what is in the directory and was copied whole. The checkpoint has all of a version that was loaded. */
+  private void countWhole() throws IOException {
+    Map<String, Staying> found = new HashMap<>();
     try (DirectoryStream<Path> all = Files.newDirectoryStream(directory, "*" + SST)) {
       for (Path path : all) {
         if (PartialFile.at(path) == null) {
-          found.put(path.getFileName().toString(), Files.size(path));
+          found.put(path.getFileName().toString(), new Staying(Files.size(path), true));
         }
       }
     }
     Set<String> gone;
-    synchronized (own) {
-      gone = new HashSet<>(own.keySet());
+    synchronized (staying) {
+      gone = new HashSet<>(staying.keySet());
     }
     gone.removeAll(found.keySet());
-    gone.forEach(name -> own(name, 0));
-    found.forEach(this::own);
+    gone.forEach(name -> stays(name, Staying.NOTHING));
+    found.forEach(this::stays);
   }
 
   /**
@@ -574,18 +603,20 @@ public final class LazyFiles implements AutoCloseable {
       load = loads;
     }
     Path path = directory == null ? null : directory.resolve(name);
-    if (path == null || !identity.equals(keyIfThere(path))) {
+    if (path == null || !identity.equals(PartialFile.keyIfThere(path))) {
       return;
     }
     // A name of its own, by which the file is there whatever RocksDB does meanwhile.
     Path link = root.resolve("durable-" + UUID.randomUUID());
     try {
       Files.createLink(link, path);
-      if (identity.equals(PartialFile.keyOf(link))
-          && Files.size(link) >= Math.min(PartialFile.smallest, SMALLEST_MADE)) {
-        long dataEnd = PartialFile.at(link) == null ? TableEnd.of(link) : TableEnd.UNKNOWN;
+      if (identity.equals(PartialFile.keyOf(link)) && PartialFile.at(link) == null) {
+        boolean isSmall = Files.size(link) < Math.min(PartialFile.smallest, SMALLEST_MADE);
+        long dataEnd = isSmall ? TableEnd.UNKNOWN : TableEnd.of(link);
         if (dataEnd != TableEnd.UNKNOWN) {
           adopt(PartialFile.ofWhole(path, link, origin.apply(this), cache), dataEnd, load);
+        } else if (!isTooLate(load)) {
+          isDurable(name);
         }
       }
     } catch (NoSuchFileException e) {
@@ -594,7 +625,7 @@ public final class LazyFiles implements AutoCloseable {
       Files.deleteIfExists(link);
     }
     PartialFile adopted = open.get(name);
-    if (adopted != null && identity.equals(adopted.key()) && !identity.equals(keyIfThere(path))) {
+    if (adopted != null && identity.equals(adopted.key()) && !identity.equals(PartialFile.keyIfThere(path))) {
       deleted(name);
     }
   }
@@ -604,8 +635,7 @@ public final class LazyFiles implements AutoCloseable {
     file.keepFrom(dataEnd);
     boolean isTooLate;
     synchronized (holds) {
-      // Another load may have put another file there.
-      isTooLate = isClosed || isLoading || load != loads;
+      isTooLate = isTooLate(load);
       if (!isTooLate) {
         // A compaction may be reading it.
         holds.stream().filter(hold -> hold.which.test(name)).forEach(hold -> hold.add(file));
@@ -615,15 +645,14 @@ public final class LazyFiles implements AutoCloseable {
     if (isTooLate) {
       file.close();
     } else {
-      own(name, 0);
+      stays(name, Staying.NOTHING);
     }
   }
 
-  private static Object keyIfThere(Path path) throws IOException {
-    try {
-      return PartialFile.keyOf(path);
-    } catch (NoSuchFileException e) {
-      return null;
+  /** Whether another load may have put other files there. */
+  private boolean isTooLate(int load) {
+    synchronized (holds) {
+      return isClosed || isLoading || load != loads;
     }
   }
 
@@ -827,9 +856,9 @@ public final class LazyFiles implements AutoCloseable {
       }
     }
     if (cache != null) {
-      synchronized (own) {
-        cache.ownChanged(-own.values().stream().mapToLong(Long::longValue).sum());
-        own.clear();
+      synchronized (staying) {
+        staying.values().forEach(file -> changed(file, Staying.NOTHING));
+        staying.clear();
       }
       cache.closed(this);
     }

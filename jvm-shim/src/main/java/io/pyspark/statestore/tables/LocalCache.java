@@ -149,9 +149,13 @@ public final class LocalCache {
     held.removeIf(each -> each.file == file);
   }
 
-  /** There are so many bytes more, or less, that the checkpoint does not have. */
-  void ownChanged(long bytes) {
-    own.addAndGet(bytes);
+  /**
+   * There are more bytes, or less, of which nothing may go.
+   *
+   * @param ofOwn how many more, or less, of them the checkpoint does not have
+   */
+  void stays(long bytes, long ofOwn) {
+    own.addAndGet(ofOwn);
     if (bytes > 0) {
       take(bytes);
     } else {
@@ -243,6 +247,11 @@ public final class LocalCache {
 
   /** Looks at the next extent. Returns how many bytes were given back; less than 0 where none can be. */
   private long step() {
+    if (!puncher.isWorking()) {
+      // What a file thinks that it has given back it would fetch again, though it is here.
+      sayUnbounded();
+      return -1;
+    }
     Cached file;
     synchronized (files) {
       if (files.isEmpty()) {

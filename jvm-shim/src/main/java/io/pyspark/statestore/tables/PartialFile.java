@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.EnumSet;
@@ -72,6 +73,9 @@ public final class PartialFile implements LocalCache.Cached {
 
   /** By identity on the disk. */
   private static final Map<Object, PartialFile> ALL = new ConcurrentHashMap<>();
+
+  /** Those that are read from beginning to end under another name than RocksDB's, by identity, and by how many. */
+  private static final Map<Object, Integer> PINNED = new ConcurrentHashMap<>();
 
   private enum State {
     PARTIAL,
@@ -228,11 +232,45 @@ public final class PartialFile implements LocalCache.Cached {
     return ALL.isEmpty() ? null : ALL.get(keyOf(path));
   }
 
-  /** Makes a local file whole that is about to be read by somebody else than RocksDB. */
-  public static void makeWhole(Path path) throws IOException {
-    PartialFile partial = at(path);
-    if (partial != null) {
-      partial.awaitWhole();
+  /** Until it is closed all of a file is here. */
+  public static final class Pin implements AutoCloseable {
+    private Object key;
+
+    private Pin(Object key) {
+      this.key = key;
+      if (key != null) {
+        PINNED.merge(key, 1, Integer::sum);
+      }
+    }
+
+    @Override
+    public synchronized void close() {
+      if (key != null) {
+        PINNED.computeIfPresent(key, (any, count) -> count == 1 ? null : count - 1);
+        key = null;
+      }
+    }
+  }
+
+  /**
+   * Makes a local file whole that is about to be read by somebody else than RocksDB, who would take a hole for data.
+   * Nothing of it goes until that is over, also where parts of it may go only from some time in between: the file may
+   * become durable under another name.
+   */
+  public static Pin pin(Path path) throws IOException {
+    Pin pin = new Pin(keyOf(path));
+    boolean done = false;
+    try {
+      PartialFile partial = at(path);
+      if (partial != null) {
+        partial.awaitWhole();
+      }
+      done = true;
+      return pin;
+    } finally {
+      if (!done) {
+        pin.close();
+      }
     }
   }
 
@@ -255,6 +293,15 @@ public final class PartialFile implements LocalCache.Cached {
   /** What tells a file from all others, whatever its name; null where there is nothing. */
   static Object keyOf(Path path) throws IOException {
     return Files.readAttributes(path, BasicFileAttributes.class).fileKey();
+  }
+
+  /** The same; null also where there is no file. */
+  static Object keyIfThere(Path path) throws IOException {
+    try {
+      return keyOf(path);
+    } catch (NoSuchFileException e) {
+      return null;
+    }
   }
 
   Path path() {
@@ -378,7 +425,7 @@ public final class PartialFile implements LocalCache.Cached {
     List<Chunks.Run> runs;
     long bytes;
     synchronized (this) {
-      if (state != State.PARTIAL || holds > 0) {
+      if (stays()) {
         return 0;
       }
       long before = chunks.missing();
@@ -404,7 +451,7 @@ public final class PartialFile implements LocalCache.Cached {
   void giveBackAll() {
     synchronized (this) {
       isDeleted = true;
-      if (state != State.PARTIAL || holds > 0) {
+      if (stays()) {
         return;
       }
       try {
@@ -418,6 +465,11 @@ public final class PartialFile implements LocalCache.Cached {
         cache.release(chunks.forget(0, chunks.count()));
       }
     }
+  }
+
+  /** Whether nothing of it may go now. Called with the lock. */
+  private boolean stays() {
+    return state != State.PARTIAL || holds > 0 || PINNED.containsKey(key);
   }
 
   private HolePuncher.Range range(Chunks.Run run) {
@@ -612,7 +664,10 @@ public final class PartialFile implements LocalCache.Cached {
   /** Tells that nothing will come of the file. Spark would take a local file of the right name and size again. */
   private void damaged(IOException found) throws IOException {
     try {
-      Files.deleteIfExists(path);
+      // RocksDB may have given the name to another file.
+      if (key.equals(keyIfThere(path))) {
+        Files.deleteIfExists(path);
+      }
     } finally {
       origin.decided(this, found);
     }

@@ -70,6 +70,7 @@ public final class Snapshots implements Commits.Companions {
             storage.stateDirectory(),
             rules::options,
             commits::laneForEarlyUploads,
+            store -> commits.serves(store + "/"),
             commits.localSpace(),
             index,
             pins,
@@ -112,13 +113,22 @@ public final class Snapshots implements Commits.Companions {
     PartialFile parts = isUploaded ? PartialFile.at(localFile) : null;
     if (parts != null) {
       try {
-        return new StagedTable(commits.localSpace().link(localFile), identity, parts);
+        return StagedTable.ofParts(commits.localSpace().link(localFile), identity, parts);
       } catch (IOException e) {
         LOG.debug("{} is copied, and so has to be whole", localFile, e);
       }
     }
-    PartialFile.makeWhole(localFile);
-    return new StagedTable(commits.localSpace().keep(localFile), identity, null);
+    PartialFile.Pin pin = PartialFile.pin(localFile);
+    boolean done = false;
+    try {
+      StagedTable table = StagedTable.ofWhole(commits.localSpace().keep(localFile), identity, pin);
+      done = true;
+      return table;
+    } finally {
+      if (!done) {
+        pin.close();
+      }
+    }
   }
 
   /** With a zip goes what was staged for it. */
@@ -138,7 +148,7 @@ public final class Snapshots implements Commits.Companions {
       return files;
     } finally {
       if (!done) {
-        early.ended(false);
+        early.ended(Commits.Outcome.NOT_WRITTEN);
       }
     }
   }
@@ -197,9 +207,9 @@ public final class Snapshots implements Commits.Companions {
     }
 
     @Override
-    public void ended(boolean isDurable) {
-      early.ended(isDurable);
-      if (isDurable) {
+    public void ended(Commits.Outcome outcome) {
+      early.ended(outcome);
+      if (outcome == Commits.Outcome.DURABLE) {
         companions.forEach(Snapshots.this::durable);
       } else {
         staged.giveBack(store, LogicalPaths.versionOfZip(zip), companions);

@@ -14,36 +14,65 @@ final class StagedTable implements Payload {
   private final Payload kept;
   private final Object identity;
 
-  /** Null where all of the file is here. */
+  /** What is here of it; null where that was all. */
   private final PartialFile parts;
+
+  /** Null as long as parts may be missing. */
+  private PartialFile.Pin pin;
 
   private boolean isClosed;
 
-  /**
-   * Of a store's file.
-   *
-   * @param kept another name of it, or a copy
-   * @param identity what tells the store's own file from all others on its disk
-   * @param parts what is here of it; null where that is all
-   */
-  StagedTable(Payload kept, Object identity, PartialFile parts) {
+  private StagedTable(Payload kept, Object identity, PartialFile parts, PartialFile.Pin pin) {
     this.kept = kept;
     this.identity = identity;
     this.parts = parts;
+    this.pin = pin;
     if (parts != null) {
       parts.linked(1);
     }
+  }
+
+  /**
+   * Of a store's file that was uploaded, and of which parts may have gone.
+   *
+   * @param kept another name of it
+   * @param identity what tells the store's own file from all others on its disk
+   */
+  static StagedTable ofParts(Payload kept, Object identity, PartialFile parts) {
+    return new StagedTable(kept, identity, parts, null);
+  }
+
+  /**
+   * Of a store's file of which all is here.
+   *
+   * @param kept another name of it, or a copy
+   * @param identity what tells the store's own file from all others on its disk
+   * @param pin sees to it that nothing of it goes; closed with this
+   */
+  static StagedTable ofWhole(Payload kept, Object identity, PartialFile.Pin pin) {
+    return new StagedTable(kept, identity, null, pin);
   }
 
   Object identity() {
     return identity;
   }
 
-  /** Has all of the file here, and checked, before it is written. */
+  /** Has all of the file here, and checked, before it is written. From then on it stays. */
   void complete() throws IOException {
-    if (parts != null) {
-      parts.awaitWhole();
+    if (!isComplete()) {
+      PartialFile.Pin made = PartialFile.pin(kept.file());
+      synchronized (this) {
+        if (pin == null && !isClosed) {
+          pin = made;
+          return;
+        }
+      }
+      made.close();
     }
+  }
+
+  private synchronized boolean isComplete() {
+    return pin != null;
   }
 
   @Override
@@ -58,8 +87,8 @@ final class StagedTable implements Payload {
 
   @Override
   public void writeTo(OutputStream out) throws IOException {
-    if (parts != null && !parts.isWhole()) {
-      throw new IOException("Only parts of " + parts.path() + " are on the local disk");
+    if (!isComplete()) {
+      throw new IOException("Only parts of " + kept.file() + " may be on the local disk");
     }
     kept.writeTo(out);
   }
@@ -68,6 +97,10 @@ final class StagedTable implements Payload {
   public synchronized void close() {
     if (!isClosed && parts != null) {
       parts.linked(-1);
+    }
+    if (pin != null) {
+      pin.close();
+      pin = null;
     }
     isClosed = true;
     kept.close();

@@ -55,6 +55,9 @@ public final class Commit {
   private volatile Reporter.Receipt report = Reporter.Receipt.NONE;
   private volatile String obsoleteBecause;
 
+  /** Whether it was ever a part of a group that was flushed, or was to be. */
+  private volatile boolean wasFlushed;
+
   Commit(List<Item> items, List<Tombstone> tombstones, long openedBy) {
     this(items, tombstones, openedBy, null);
   }
@@ -132,7 +135,14 @@ public final class Commit {
 
   /** Its payload is written; returns false where it was withdrawn meanwhile and must not become visible. */
   boolean startFlushing() {
-    return !isWithdrawn() && state.compareAndSet(State.WRITING, State.FLUSHING);
+    boolean starts = !isWithdrawn() && state.compareAndSet(State.WRITING, State.FLUSHING);
+    wasFlushed |= starts;
+    return starts;
+  }
+
+  /** Whether all of it may be in the checkpoint: also where its caller was told that it failed. */
+  boolean mayBeDurable() {
+    return wasFlushed;
   }
 
   /** The writer no longer reads the payload of a commit that was withdrawn. */

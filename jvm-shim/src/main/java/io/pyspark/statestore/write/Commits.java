@@ -91,13 +91,22 @@ public final class Commits implements LogOutputStream.Target {
           }
 
           @Override
-          public void ended(boolean isDurable) {}
+          public void ended(Outcome outcome) {}
         };
 
     List<Commit.Item> items();
 
-    /** All of it is durable, or nothing of it is visible. */
-    void ended(boolean isDurable);
+    /** What has become of the file and of all that goes with it, which is the same. */
+    void ended(Outcome outcome);
+  }
+
+  /** What has become of a commit. */
+  public enum Outcome {
+    DURABLE,
+    /** It failed, and nobody knows whether it is in the checkpoint. */
+    UNKNOWN,
+    /** Nothing of it is in the checkpoint. */
+    NOT_WRITTEN
   }
 
   /**
@@ -221,11 +230,12 @@ public final class Commits implements LogOutputStream.Target {
   public void commit(LogOutputStream stream, String path, Payload payload, long openedBy, UploadWatch watch)
       throws IOException {
     Company company = around.companions().of(path, payload);
+    Commit commit = null;
     boolean done = false;
     try {
       List<Commit.Item> items = new ArrayList<>(company.items());
       items.add(new Commit.Item(path, payload));
-      Commit commit = new Commit(items, List.of(), openedBy, watch);
+      commit = new Commit(items, List.of(), openedBy, watch);
       Lane lane = lanes.choose(commit);
       boolean lead = lane.submit(commit);
       window.left(stream);
@@ -237,7 +247,8 @@ public final class Commits implements LogOutputStream.Target {
       done = true;
       around.written(commit.length());
     } finally {
-      company.ended(done);
+      boolean mayBeDurable = commit != null && commit.mayBeDurable();
+      company.ended(done ? Outcome.DURABLE : mayBeDurable ? Outcome.UNKNOWN : Outcome.NOT_WRITTEN);
     }
   }
 

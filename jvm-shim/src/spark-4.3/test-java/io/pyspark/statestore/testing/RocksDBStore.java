@@ -64,6 +64,11 @@ public final class RocksDBStore implements AutoCloseable {
     db.load(version, Option.empty(), false, false);
   }
 
+  /** Loads a version that is not going to be written to. */
+  public void loadToRead(long version) {
+    db.load(version, Option.empty(), true, false);
+  }
+
   /** Puts a row into what is loaded. */
   public void put(String key, String value) {
     db.put(bytes(key), bytes(value), FAMILY, false, false, false);

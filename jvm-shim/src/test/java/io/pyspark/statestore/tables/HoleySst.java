@@ -144,6 +144,60 @@ public final class HoleySst implements PartialFile.Origin {
     }
   }
 
+  /**
+   * Parts of a file may go from some time on. Somebody reads another name of it, who has pinned it before; then all
+   * goes that may.
+   *
+   * @return whether all bytes are there while it is pinned: when parts are given back, and when RocksDB deletes it; and
+   *     whether they are there afterwards
+   */
+  public static boolean[] pinned(Path directory, int length, Random random) throws IOException {
+    LazyFiles files = cached(length);
+    HoleySst origin = of(length, files, random);
+    Path path = Files.write(directory.resolve("file.sst"), origin.whole);
+    Path link = Files.createLink(directory.resolve("link"), path);
+    boolean[] found = new boolean[3];
+    try {
+      PartialFile.Pin pin = PartialFile.pin(link);
+      PartialFile file = PartialFile.ofWhole(path, link, origin, files.cache());
+      files.add(file);
+      files.cache().giveBack(length);
+      found[0] = Arrays.equals(Files.readAllBytes(link), origin.whole);
+      file.giveBackAll();
+      found[1] = Arrays.equals(Files.readAllBytes(link), origin.whole);
+      pin.close();
+      files.cache().giveBack(length);
+      found[2] = Arrays.equals(Files.readAllBytes(link), origin.whole);
+    } finally {
+      files.close();
+    }
+    return found;
+  }
+
+  /**
+   * Gives back all of a file where that cannot be done.
+   *
+   * @return how many bytes are missing then
+   */
+  public static long withoutPuncher(Path directory, int length, Random random) throws IOException {
+    LocalCache cache = new LocalCache(new HolePuncher(List.of(directory.resolve("no-python").toString())));
+    LazyFiles files = new LazyFiles(false, 0, cache, new org.apache.hadoop.fs.Path("/nowhere"));
+    cache.opened(files, length);
+    HoleySst origin = of(length, files, random);
+    Path path = Files.write(directory.resolve("file.sst"), origin.whole);
+    try {
+      Path link = Files.createLink(directory.resolve("link"), path);
+      PartialFile file = PartialFile.ofWhole(path, link, origin, cache);
+      files.add(file);
+      for (int i = 0; i < 100; i++) {
+        cache.giveBack(length);
+      }
+      return file.missing();
+    } finally {
+      files.close();
+    }
+  }
+
   /** Bytes that are missing of the files that a database reads. */
   public static long missing(LazyFiles files) {
     return files.toHydrate().stream().mapToLong(PartialFile::missing).sum();
