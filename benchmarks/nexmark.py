@@ -42,17 +42,16 @@ from benchmarks.shim import build_shim  # noqa: E402
 PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark.json"
 PAGE = ROOT / "docs" / "nexmark.md"
 PICTURE = ROOT / "docs" / "pictures" / "nexmark.svg"
-BEGIN, END = "<!-- nexmark:begin -->", "<!-- nexmark:end -->"
 
 SHAPES = {
     # S3's stock side takes a minute a batch with more.
-    "s3": {"partitions": 4, "batches": 8},
+    "s3": {"partitions": 4, "batches": 12},
     "hdfs": {"batches": 12},
 }
 """What differs from the options for a place, unless the command line says it."""
 QUICK = {"partitions": 2, "batches": 3, "events": 3_000}
 """Also of the check that rows are the same, which comes before all measurements."""
-COMPARED = ("stock", "merged", "heap-merged")
+COMPARED = ("stock", "merged", "remote", "heap-merged")
 """The sides of that check: both stores of stock Spark give out the same."""
 
 
@@ -192,9 +191,15 @@ def publish(raw: list[dict[str, Any]]) -> None:
             "partitions": about["scenario"]["partitions"],
         }
         before = kept.get(place, {})
-        is_same = bool(before) and _said_of(before) == _said_of(now)
-        all_queries = {**(before["figures"] if is_same else {}), **queries}
-        kept[place] = {**now, "figures": {name: all_queries[name] for name in QUERIES if name in all_queries}}
+        if not before or _said_of(before) != _said_of(now):
+            before = {"figures": {}}
+        all_queries = {**before["figures"], **queries}
+        commits = {**before.get("commits", {}), **dict.fromkeys(queries, about["environment"].get("commit"))}
+        kept[place] = {
+            **now,
+            "commits": {name: commits[name] for name in QUERIES if name in commits},
+            "figures": {name: all_queries[name] for name in QUERIES if name in all_queries},
+        }
     kept = {place: kept[place] for place in PLACES if place in kept}
     found = published_figures(kept)
     PUBLISHED.parent.mkdir(exist_ok=True)
@@ -202,11 +207,6 @@ def publish(raw: list[dict[str, Any]]) -> None:
     head = ["# Nexmark, all figures", "", "Each cell is stock → merged (their ratio).", ""]
     PUBLISHED.with_suffix(".md").write_text("\n".join([*head, *results.tables(found)]) + "\n", encoding="utf-8")
     results.draw(found, PICTURE)
-    text = PAGE.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise click.ClickException(f"{PAGE} has no {BEGIN} and {END}")
     said = ["Each cell: median batch ÷ stock's; calls for state in a batch ÷ stock's.", "", *results.summary(found)]
     said += ["", "![Median batches beside stock's, and calls for state, by query](pictures/nexmark.svg)", ""]
     for place, each in kept.items():
@@ -217,7 +217,7 @@ def publish(raw: list[dict[str, Any]]) -> None:
         ]
         if missing := [name for name in QUERIES if name not in each["figures"]]:
             said[-1] += f" Not run there yet: {', '.join(missing)}."
-    PAGE.write_text(f"{before}{begin}\n\n" + "\n".join(said) + f"\n\n{end}{after}", encoding="utf-8")
+    results.put_into_page(PAGE, "nexmark", said)
 
 
 def _said_of(run: dict[str, Any]) -> list[Any]:
@@ -259,7 +259,7 @@ def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str
 @click.option("--place", "places", type=click.Choice(list(PLACES)), multiple=True, help="All without it.")
 @click.option("--side", "sides", type=click.Choice(list(KINDS)), multiple=True, help="The usual ones without it.")
 @click.option("--partitions", type=click.IntRange(1), default=16, help="s3 has 4 unless you say it.")
-@click.option("--batches", type=click.IntRange(4), default=20, help="hdfs has 12 and s3 8 unless you say it.")
+@click.option("--batches", type=click.IntRange(4), default=20, help="hdfs and s3 have 12 unless you say it.")
 @click.option("--events", type=click.IntRange(50), default=10_000, help="In a batch.")
 @click.option("--seconds", type=click.IntRange(1), default=10, help="Event time of a batch.")
 @click.option("--following", type=click.IntRange(0), default=3, help="Batches after the first one after a restart.")
@@ -308,6 +308,8 @@ def main(
     published: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     if check and not published:
         raise click.ClickException(f"{PUBLISHED} is missing; run this with --publish on a quiet machine")
+    if check and (unknown := [place for place in places if place not in published]):
+        raise click.UsageError(f"nothing is published of {', '.join(unknown)}, so there is nothing to compare with")
     if build:
         build_shim()
     begin = time.monotonic()
@@ -349,7 +351,12 @@ def main(
         def measure(place: str, query: str) -> list[dict[str, Any]]:
             return measure_all([query], [place], sides, shapes, more, lambda _: None)[0]
 
+        alone = results.not_published(published_figures(published), found)
         worse = check_again(published_figures(published), found, measure)
+        for what in alone:
+            print(f"NOT COMPARED: {what}")
+        if len(alone) == sum(KINDS[side].merged for each in found.values() for q in each.values() for side in q):
+            raise click.ClickException("nothing of this run was published, so nothing was compared")
         for each in worse:
             print(f"WORSE: {each}")
         if worse:

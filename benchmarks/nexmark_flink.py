@@ -1,11 +1,13 @@
-"""Nexmark's queries in SQL on Flink, over the same events: how many files does a checkpoint make, and how many bytes?
+"""Nexmark's queries on Flink and on Spark, over the same events: how many files and bytes has a file system to take?
 
-python benchmarks/nexmark_flink.py                    # all queries, RocksDB and ForSt, file merging on and off
+python benchmarks/nexmark_flink.py                    # all queries; Spark; RocksDB and ForSt, file merging on and off
 python benchmarks/nexmark_flink.py --query q4 --batches 4
+python benchmarks/nexmark_flink.py --publish          # into docs/nexmark.md, on a quiet machine
 
 Flink comes from PyPI, once, into an environment of its own. A file of events appears; when it is processed, a
 checkpoint is triggered; then comes the next file. After the last one, SIGKILL ends the process, and another one starts
-from the last checkpoint with one more file.
+from the last checkpoint with one more file. Spark gets the same files, one in a batch, is killed, and starts again;
+it has as many partitions as Flink has subtasks.
 
 What this does not compare: Flink corrects results with each event and keeps state on local disks until a checkpoint,
 Spark makes a commit of each batch. So a time of one is no time of the other. Files and bytes of a checkpoint are what a
@@ -15,19 +17,10 @@ file system has to take in both.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-import venv
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -39,42 +32,28 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import nexmark  # noqa: E402
+from benchmarks.flink import VERSION, FlinkError, Job, environment  # noqa: E402
 from benchmarks.nexmark_events import Shape, write_files  # noqa: E402
+from benchmarks.nexmark_figures import put_into_page, side_figures, steady_batches  # noqa: E402
 from benchmarks.nexmark_queries import QUERIES  # noqa: E402
+from benchmarks.scenario import Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
 
-VERSION = "2.3.0"
-BACKENDS = ("rocksdb", "forst")
-WAIT_SECONDS = 300
-QUIET_SECONDS = 1.0
-"""A file is processed when no counter of the job has moved for so long."""
+PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark-flink.json"
 
+SPARK = {"stock": "Spark", "merged": "Spark, merged"}
+FLINK = {
+    "rocksdb": "Flink, RocksDB",
+    "rocksdb-merged": "Flink, RocksDB, merged files",
+    "forst": "Flink, ForSt",
+    "forst-merged": "Flink, ForSt, merged files",
+}
+ENGINES = {**SPARK, **FLINK}
+"""What runs the queries, and what the tables call it."""
 
-class FlinkUnavailable(Exception):
-    """Flink cannot be had here; the message says why."""
-
-
-def environment() -> Path:
-    """The environment with Flink, made if it is not in the user's cache.
-
-    Returns:
-        Its Python.
-
-    Raises:
-        FlinkUnavailable: pip cannot install it.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "pyspark-statestore" / f"flink-{VERSION}"
-    python = home / "bin" / "python"
-    if not (home / "installed").exists():
-        print(f"Installing Flink {VERSION} into {home}, once ...", file=sys.stderr, flush=True)
-        shutil.rmtree(home, ignore_errors=True)
-        venv.create(home, with_pip=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "setuptools<81", "wheel", f"apache-flink=={VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise FlinkUnavailable(f"pip could not install apache-flink=={VERSION}: {done.stderr[-3000:]}")
-        (home / "installed").touch()
-    return python
+# query -> engine -> figure -> value; or engine -> {"failed": why}
+Figures = dict[str, dict[str, dict[str, Any]]]
 
 
 def write_json(source: Path, target: Path) -> None:
@@ -91,170 +70,54 @@ def write_json(source: Path, target: Path) -> None:
     target.write_text("".join(f"{json.dumps(plain(row))}\n" for row in rows))
 
 
-class Job:
-    """A job of Flink's, in a process of its own.
-
-    Args:
-        python: The environment's.
-        work: A directory for everything of this job.
-        query: The query's name.
-        backend: One of BACKENDS.
-        merging: Whether checkpoints merge files.
-        parallelism: Subtasks of each operator.
-        restore: The checkpoint to begin with.
-    """
-
-    def __init__(
-        self, python: Path, work: Path, query: str, backend: str, merging: bool, parallelism: int, restore: str = ""
-    ) -> None:
-        self.checkpoints = work / "checkpoints"
-        self._counted = 0
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self._url = f"http://127.0.0.1:{port}"
-        settings = {
-            "rest.address": "127.0.0.1",
-            "rest.bind-port": str(port),
-            "parallelism.default": str(parallelism),
-            "table.local-time-zone": "UTC",
-            "state.backend.type": backend,
-            "execution.checkpointing.incremental": "true",
-            "execution.checkpointing.dir": f"file://{self.checkpoints}",
-            # They are triggered here; without an interval none can be.
-            "execution.checkpointing.interval": "1 h",
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-            "execution.checkpointing.file-merging.enabled": str(merging).lower(),
-            "io.tmp.dirs": str(work / "local"),
-            "restart-strategy.type": "none",
-            # How old the counters may be that say whether events are processed; ten seconds by default.
-            "metrics.fetcher.update-interval": "100",
-            "web.refresh-interval": "100",
-        }
-        if backend == "forst":
-            settings["table.exec.async-state.enabled"] = "true"
-        if restore:
-            settings["execution.state-recovery.path"] = restore
-        order = work / "order.json"
-        (work / "events").mkdir(parents=True, exist_ok=True)
-        (work / "local").mkdir(exist_ok=True)
-        order.write_text(json.dumps({"settings": settings, "folder": f"file://{work / 'events'}", "query": query}))
-        self._log = work / "flink.log"
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [str(python), str(ROOT / "benchmarks" / "nexmark_flink_job.py"), str(order)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        self.id = self._process.stdout.readline().strip()
-        self.begun = time.monotonic()
-        if len(self.id) != 32:
-            self.kill()
-            raise click.ClickException(f"Flink did not start {query} on {backend}: {self._log.read_text()[-2000:]}")
-
-    def _ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        body = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(f"{self._url}{path}", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found: dict[str, Any] = json.loads(answer.read())
-            return found
-
-    def wait_until_processed(self) -> float:
-        """Waits until nothing moves; returns the time at which something moved last."""
-        moved, seen = time.monotonic(), self._counted
-        deadline = moved + WAIT_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise click.ClickException(f"Flink has ended: {self._log.read_text()[-2000:]}")
-            try:
-                job = self._ask(f"/jobs/{self.id}")
-            except (OSError, urllib.error.URLError):
-                job = {"vertices": []}
-            if job.get("state") == "FAILED":
-                raise click.ClickException(f"the job has failed: {self._ask(f'/jobs/{self.id}/exceptions')}"[:3000])
-            counted = sum(v["metrics"]["read-records"] + v["metrics"]["write-records"] for v in job["vertices"])
-            if counted != seen:
-                moved, seen = time.monotonic(), counted
-            elif counted > self._counted and time.monotonic() - moved > QUIET_SECONDS:
-                self._counted = counted
-                return moved
-            time.sleep(0.1)
-        raise click.ClickException(f"the events were not processed within {WAIT_SECONDS} s")
-
-    def checkpoint(self) -> dict[str, Any]:
-        """Makes a checkpoint; returns what Flink says of it, and what it has left in the directory."""
-        before = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
-        trigger = self._ask(f"/jobs/{self.id}/checkpoints", {"checkpointType": "CONFIGURED"})["request-id"]
-        while True:
-            status = self._ask(f"/jobs/{self.id}/checkpoints/{trigger}")
-            if status["status"]["id"] == "COMPLETED":
-                break
-            time.sleep(0.02)
-        if "failureCause" in status.get("operation", {}):
-            raise click.ClickException(f"a checkpoint failed: {status['operation']['failureCause']}"[:2000])
-        while True:
-            # What is told of checkpoints may be older than this one.
-            latest = self._ask(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
-            if latest and latest["id"] >= status["operation"]["checkpointId"]:
-                break
-            time.sleep(0.05)
-        after = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
-        return {
-            "path": latest["external_path"],
-            "milliseconds": latest["end_to_end_duration"],
-            "new_files": len(after.keys() - before.keys()),
-            "new_bytes": sum(size - before.get(file, 0) for file, size in after.items() if size > before.get(file, 0)),
-            "files": len(after),
-            "bytes": sum(after.values()),
-            "state_size": latest["state_size"],
-        }
-
-    def kill(self) -> None:
-        """Ends the process and its JVM."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-
-def run(python: Path, query: str, backend: str, merging: bool, parallelism: int, files: list[Path]) -> dict[str, Any]:
-    """Runs a query: a checkpoint after each file but the last one, which follows a restart.
+def on_flink(python: Path, query: str, engine: str, parallelism: int, files: list[Path], events: int) -> dict[str, Any]:
+    """Runs a query on Flink: a checkpoint after each file but the last one, which follows a restart.
 
     Args:
         python: Of the environment with Flink.
         query: The query's name.
-        backend: One of BACKENDS.
-        merging: Whether checkpoints merge files.
+        engine: One of FLINK.
         parallelism: Subtasks of each operator.
         files: The events as lines of JSON.
+        events: In a file.
 
     Returns:
-        What was measured.
+        Its figures, as `on_spark` returns them, and ``checkpoints``, each one as Flink tells of it.
+
+    Raises:
+        FlinkError: The job failed.
     """
+    backend, _, merging = engine.partition("-")
     work = Path(tempfile.mkdtemp(prefix="nexmark-flink-"))
     try:
-        job = Job(python, work, query, backend, merging, parallelism)
+        job = Job(python, work, query, backend, bool(merging), parallelism)
         checkpoints = []
         try:
             for file in files[:-1]:
                 _appear(file, work / "events")
-                job.wait_until_processed()
-                checkpoints.append(job.checkpoint())
+                begun, moved = job.wait_until_processed()
+                checkpoints.append({**job.checkpoint(), "seconds": moved - begun})
         finally:
             job.kill()
         _appear(files[-1], work / "events")
-        again = Job(python, work, query, backend, merging, parallelism, checkpoints[-1]["path"])
+        again = Job(python, work, query, backend, bool(merging), parallelism, checkpoints[-1].pop("path"))
         try:
-            processed = again.wait_until_processed() - again.begun
+            processed = again.wait_until_processed()[1] - again.begun
             last = again.checkpoint()
         finally:
             again.kill()
-        return {"checkpoints": checkpoints, "restart_seconds": processed + last["milliseconds"] / 1000}
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    steady = steady_batches(checkpoints)
+    return {
+        "files": statistics.mean(point["new_files"] for point in steady),
+        "bytes": statistics.mean(point["new_bytes"] for point in steady),
+        "files_left": steady[-1]["files"],
+        "bytes_left": steady[-1]["bytes"],
+        "restart_seconds": processed + last["milliseconds"] / 1000,
+        "events_per_second": events / statistics.median(point["seconds"] for point in steady),
+        "checkpoints": [{name: value for name, value in point.items() if name != "path"} for point in checkpoints],
+    }
 
 
 def _appear(file: Path, folder: Path) -> None:
@@ -263,80 +126,166 @@ def _appear(file: Path, folder: Path) -> None:
     hidden.rename(folder / file.name)
 
 
-def table(found: dict[str, dict[str, Any]]) -> list[str]:
-    """What was measured as a table in Markdown: medians over the second half of the checkpoints."""
-    lines = [
-        "| query | backend | file merging | new files a checkpoint | MB a checkpoint | files left | MB left "
-        "| restart to first events and a checkpoint, s |",
-        "|---|---|---|" + "---:|" * 5,
-    ]
-    for name, each in found.items():
-        query, backend, merging = name.split(" ")
-        if "failed" in each:
-            lines.append(f"| {query} | {backend} | {merging} | failed: {each['failed'][:80]} | | | | |")
-            continue
-        steady = each["checkpoints"][len(each["checkpoints"]) // 2 :]
-        cells = [
-            f"{statistics.median(point['new_files'] for point in steady):,.0f}",
-            f"{statistics.median(point['new_bytes'] for point in steady) / 1e6:,.2f}",
-            f"{steady[-1]['files']:,}",
-            f"{steady[-1]['bytes'] / 1e6:,.1f}",
-            f"{each['restart_seconds']:.1f}",
-        ]
-        lines.append(f"| {query} | {backend} | {merging} | {' | '.join(cells)} |")
+def on_spark(query: str, parallelism: int, shape: Shape) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Runs a query on Spark's RocksDB, stock and merged, on the local disk.
+
+    Args:
+        query: The query's name.
+        parallelism: Partitions.
+        shape: Of the events before the kill.
+
+    Returns:
+        The figures of both, and what they depend on. Of each: the means ``files`` and ``bytes`` that a batch writes
+        (its files with those for Spark's own logs, its bytes without them); ``files_left`` and ``bytes_left`` of state;
+        ``restart_seconds`` from the query's start to the end of its first batch; ``events_per_second``.
+    """
+    scenario = Scenario(workload="nexmark", partitions=parallelism)
+    run = nexmark.run_part("measure", scenario, shape, query=query, place="local", sides=[*SPARK], following=0)
+    found = {}
+    for side in SPARK:
+        figures = side_figures(run["sides"][side], shape.events)
+        names = {"files": "all_files", "bytes": "state_bytes"}
+        same = ("files_left", "bytes_left", "restart_seconds", "events_per_second")
+        found[side] = {name: figures[names.get(name, name)] for name in (*names, *same)}
+    return found, run["environment"]
+
+
+def summary(found: Figures) -> list[str]:
+    """A table in Markdown, a row for each query: files and MB for each checkpoint or batch, and the restart."""
+    engines = [name for name in ENGINES if any(name in each for each in found.values())]
+    lines = ["| query | " + " | ".join(ENGINES[name] for name in engines) + " |", "|---|" + "---:|" * len(engines)]
+    for query, each in found.items():
+        cells = []
+        for name in engines:
+            of = each.get(name, {})
+            if "files" in of:
+                cells.append(f"{of['files']:,.1f}; {of['bytes'] / 1e6:,.2f}; {of['restart_seconds']:.1f}")
+            else:
+                cells.append("failed" if "failed" in of else "")
+        lines.append(f"| {query} | {' | '.join(cells)} |")
     return lines
+
+
+def table(found: Figures) -> list[str]:
+    """All figures as a table in Markdown, a row for each query and engine."""
+    lines = [
+        "| query | engine | new files | new MB | files left | MB left | restart, s | events a second |",
+        "|---|---|" + "---:|" * 6,
+    ]
+    for query, engines in found.items():
+        for name, each in engines.items():
+            if "failed" in each:
+                why = " ".join(each["failed"].replace("|", "/").split())
+                cells = [f"failed: {why[:80]}", *[""] * 5]
+            else:
+                cells = [
+                    f"{each['files']:,.1f}",
+                    f"{each['bytes'] / 1e6:,.2f}",
+                    f"{each['files_left']:,}",
+                    f"{each['bytes_left'] / 1e6:,.1f}",
+                    f"{each['restart_seconds']:.1f}",
+                    f"{each['events_per_second']:,.0f}",
+                ]
+            lines.append(f"| {query} | {ENGINES[name]} | {' | '.join(cells)} |")
+    return lines
+
+
+def publish(run: dict[str, Any], published: Path, page: Path) -> None:
+    """Writes figures beside the benchmark, and the summary into the page.
+
+    Queries that were published before stay, if they were run with the same versions, cores and events.
+
+    Args:
+        run: What `main` keeps: ``about`` and ``queries``.
+        published: The file with all figures; a table is written beside it.
+        page: The page.
+    """
+    before: dict[str, Any] = json.loads(published.read_text()) if published.exists() else {}
+    queries = {**(before["queries"] if before.get("about") == run["about"] else {}), **run["queries"]}
+    kept = {"about": run["about"], "queries": {name: queries[name] for name in QUERIES if name in queries}}
+    about, found = kept["about"], kept["queries"]
+    published.parent.mkdir(exist_ok=True)
+    published.write_text(json.dumps(kept, indent=1) + "\n")
+    text = "\n".join(["# Nexmark, Flink and Spark, all figures", "", *table(found)])
+    published.with_suffix(".md").write_text(f"{text}\n", encoding="utf-8")
+    said = [
+        "Each cell: new files of a checkpoint or batch; their MB; seconds from a restart after SIGKILL to the first "
+        "events and a checkpoint.",
+        "",
+        *summary(found),
+        "",
+        f"Flink {about['flink']} with {about['parallelism']} subtasks, Spark {about['spark']} with as many partitions; "
+        f"{about['shape']['batches']} files of {about['shape']['events']:,} events; Java {about['java']}, "
+        f"{about['cpus']} cores, a local disk.",
+    ]
+    put_into_page(page, "flink", said)
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--query", "queries", type=click.Choice(list(QUERIES)), multiple=True, help="All without it.")
-@click.option("--backend", "backends", type=click.Choice(BACKENDS), multiple=True, default=BACKENDS)
-@click.option("--merging", type=click.Choice(["both", "on", "off"]), default="both")
-@click.option("--parallelism", type=click.IntRange(1), default=2)
-@click.option("--batches", type=click.IntRange(2), default=8)
+@click.option("--engine", "engines", type=click.Choice(list(ENGINES)), multiple=True, default=tuple(ENGINES))
+@click.option("--parallelism", type=click.IntRange(1), default=4, help="Flink's subtasks, Spark's partitions.")
+@click.option("--batches", type=click.IntRange(2), default=12)
 @click.option("--events", type=click.IntRange(50), default=10_000)
 @click.option("--seconds", type=click.IntRange(1), default=10)
 @click.option("--seed", default=20130101)
+@click.option("--publish", "is_published", is_flag=True, help="Write figures into the repository, and into the page.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
+@click.pass_context
 def main(
+    context: click.Context,
     queries: tuple[str, ...],
-    backends: tuple[str, ...],
-    merging: str,
+    engines: tuple[str, ...],
     parallelism: int,
     batches: int,
     events: int,
     seconds: int,
     seed: int,
+    is_published: bool,
     out: Path,
 ) -> None:
-    """Count the files of Flink's checkpoints, over the events that Spark gets."""
+    """Count the files of Flink's checkpoints and of Spark's, over the same events."""
+    default = click.core.ParameterSource.DEFAULT
+    said = {name for name in context.params if context.get_parameter_source(name) is not default}
+    if is_published and said - {"is_published", "queries", "out"}:
+        raise click.UsageError("--publish runs queries as they are by default: say --query at most")
+    build_shim()
     try:
         python = environment()
-    except FlinkUnavailable as error:
-        raise click.ClickException(str(error)) from error
-    shape = Shape(batches + 1, events, seconds, seed)
+    except FlinkError as error:
+        raise click.ClickException(f"{error}. Spark alone: benchmarks/nexmark.py") from error
+    shape = Shape(batches, events, seconds, seed)
     work = Path(tempfile.mkdtemp(prefix="nexmark-events-"))
-    found: dict[str, dict[str, Any]] = {}
+    about: dict[str, Any] = {"flink": VERSION, "parallelism": parallelism, "shape": asdict(shape)}
+    found: Figures = {}
     out.mkdir(parents=True, exist_ok=True)
     try:
         files = []
-        for file in write_files(shape, work / "parquet"):
+        for file in write_files(Shape(batches + 1, events, seconds, seed), work / "parquet"):
             files.append(work / f"{file.stem}.json")
             write_json(file, files[-1])
         for query in (name for name in QUERIES if not queries or name in queries):
-            for backend in backends:
-                for merged in {"both": (False, True), "on": (True,), "off": (False,)}[merging]:
-                    name = f"{query} {backend} {'on' if merged else 'off'}"
-                    try:
-                        found[name] = run(python, query, backend, merged, parallelism, files)
-                    except click.ClickException as error:
-                        found[name] = {"failed": error.message}
-                    print(table({name: found[name]})[-1], file=sys.stderr, flush=True)
-                    kept = {"flink": VERSION, "shape": asdict(shape), "parallelism": parallelism, "runs": found}
-                    (out / "nexmark-flink.json").write_text(json.dumps(kept, indent=1) + "\n")
+            found[query] = {}
+            if any(name in SPARK for name in engines):
+                found[query], versions = on_spark(query, parallelism, shape)
+                about |= {name: versions[name] for name in ("spark", "java", "cpus")}
+            for name in (name for name in FLINK if name in engines):
+                try:
+                    found[query][name] = on_flink(python, query, name, parallelism, files, events)
+                except FlinkError as error:
+                    found[query][name] = {"failed": str(error)}
+            print("\n".join(table({query: found[query]})[2:]), file=sys.stderr, flush=True)
+            kept = {"about": about, "queries": found}
+            (out / "nexmark-flink.json").write_text(json.dumps(kept, indent=1) + "\n")
     finally:
         shutil.rmtree(work, ignore_errors=True)
     print("\n".join(table(found)))
     print(f"raw numbers: {out}/nexmark-flink.json", file=sys.stderr)
+    failed = [f"{query} on {ENGINES[name]}" for query, each in found.items() for name in each if "failed" in each[name]]
+    if failed:
+        raise click.ClickException(f"failed: {', '.join(failed)}")
+    if is_published:
+        publish(kept, PUBLISHED, nexmark.PAGE)
 
 
 if __name__ == "__main__":

@@ -79,8 +79,10 @@ QUERIES = {
             GROUP BY seller, window_start, window_end) a
         ON p.id = a.seller AND p.window_start = a.window_start AND p.window_end = a.window_end""",
     "q9": f"""
-        SELECT id, itemName, price, bidder, bid_time FROM (
-            SELECT a.*, b.bidder, b.price, b.`dateTime` AS bid_time, b.extra AS bid_extra,
+        SELECT id, itemName, description, initialBid, reserve, `dateTime`, expires, seller, category, extra,
+               auction, bidder, price, bid_time, bid_extra
+        FROM (
+            SELECT a.*, b.auction, b.bidder, b.price, b.`dateTime` AS bid_time, b.extra AS bid_extra,
                    ROW_NUMBER() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.`dateTime` ASC) AS place
             FROM auction a JOIN bid b ON {OPEN})
         WHERE place <= 1""",

@@ -22,7 +22,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -39,6 +39,8 @@ from benchmarks.sides import BenchmarkError, environment, jvm_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 RETURN_SECONDS = 1800
+FIRST_BATCH = "return-first-batch"
+"""A file that is there from the end of the first batch after a restart until its calls are counted."""
 
 
 def equal(names: Sequence[str], sides: tuple[str, ...], shape: Shape, scenario: Scenario, work: Path) -> dict[str, Any]:
@@ -187,7 +189,9 @@ def measure(
             for each, side in zip(sides, running, strict=True):
                 found[each]["restart"] = _return(each, side, files[shape.batches :])
                 first, now = found[sides[0]]["restart"], found[each]["restart"]
-                _same_output(f"{name} after the restart: {side.kind.title}", first["output"], now["output"])
+                what = f"{name} after the restart: {side.kind.title}"
+                _same_output(what, first["output"], now["output"])
+                _same_output(what, first["following_output"], now["following_output"])
         return {**about, "sides": found}
 
 
@@ -216,17 +220,25 @@ def _return(name: str, side: NexmarkSide, files: list[Path]) -> dict[str, Any]:
     }
     order.write_text(json.dumps(values))
     command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.nexmark_process"]
-    before = side.counters.snapshot(side.name) if side.place.url != "counting:" else {}
-    if before:
+    is_served = side.place.url != "counting:"
+    before = side.counters.snapshot(side.name) if is_served else {}
+    if is_served:
         side.place.slow(side.counters)
-    done = subprocess.run([*command, str(order), str(answer)], cwd=ROOT, timeout=RETURN_SECONDS)
-    if done.returncode or not answer.exists():
-        raise BenchmarkError(f"{side.name} did not come back")
-    found: dict[str, Any] = json.loads(answer.read_text())
-    end(found.pop("jvm"))
-    if before:
+    waits = work / FIRST_BATCH
+    waits.unlink(missing_ok=True)
+    process = subprocess.Popen([*command, str(order), str(answer)], cwd=ROOT)
+    until = monotonic() + RETURN_SECONDS
+    while process.poll() is None and not waits.exists() and monotonic() < until:
+        sleep(0.05)
+    counted = side.place.tally(minus(side.counters.snapshot(side.name), before)) if is_served else {}
+    waits.unlink(missing_ok=True)
+    process.wait(timeout=RETURN_SECONDS)
+    if is_served:
         side.place.fast(side.counters)
-        found |= side.place.tally(minus(side.counters.snapshot(side.name), before))
+    if process.returncode or not answer.exists():
+        raise BenchmarkError(f"{side.name} did not come back")
+    found: dict[str, Any] = {**json.loads(answer.read_text()), **counted}
+    end(found.pop("jvm"))
     print(f"  {side.name} is back after {found['seconds']:.1f} s", file=sys.stderr, flush=True)
     return found
 
@@ -253,6 +265,11 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
     side.start(side.merged)
     seconds = monotonic() - begin
     counts = side.counters.snapshot(side.name)
+    # Where a server counts, the process that has it looks now.
+    waits = work / FIRST_BATCH
+    waits.touch()
+    while waits.exists():
+        sleep(0.05)
     progress = side.progress()
     if progress["batchId"] != order["first_batch"]:
         raise BenchmarkError(f"{side.name} came back with batch {progress['batchId']}, not {order['first_batch']}")
@@ -268,6 +285,7 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
         "output": list(progress["observedMetrics"]["check"]),
         "durations_ms": dict(progress["durationMs"]),
         "following_ms": [batch["trigger_ms"] for batch in side.batches],
+        "following_output": [batch["output"] for batch in side.batches],
         "memory": peak,
         "jvm": pid,
         **(place.tally(counts) if counts else {}),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import nexmark, nexmark_figures
+from benchmarks import nexmark, nexmark_figures, nexmark_flink
 from benchmarks.nexmark_events import AUCTION, BID, PERSON, Shape, write_files
 from benchmarks.nexmark_process import last_of_each_key, same
 from benchmarks.nexmark_queries import QUERIES
@@ -178,6 +178,21 @@ def test_only_what_is_worse_twice_counts() -> None:
     assert [(each.query, each.figure) for each in worse] == [("q5", "batch_seconds")]
 
 
+def test_what_was_not_published_is_named() -> None:
+    published: nexmark_figures.Figures = {"local": {"q4": {"stock": {}, "merged": {}}}}
+    both: dict[str, dict[str, float]] = {"stock": {}, "merged": {}}
+    found = {"local": {"q4": {**both, "remote": {}}, "q5": both}, "s3": {"q4": both}}
+    alone = nexmark_figures.not_published(published, found)
+    assert alone == ["local q4 RocksDB, merged, remote-first", "local q5 RocksDB, merged", "s3 q4 RocksDB, merged"]
+
+
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (3, 1), (11, 5), (12, 2), (20, 10)])
+def test_figures_are_of_the_last_ten_batches(count: int, first: int) -> None:
+    """In which Spark takes one snapshot of each store. Of fewer than twelve it is the second half."""
+    batches = [{"batch": number} for number in range(count)]
+    assert nexmark_figures.steady_batches(batches) == batches[first:]
+
+
 def test_missed_targets_are_named() -> None:
     found = {"local": {"q4": sides(batch_seconds=2.2)}, "local5": {"q4": sides(batch_seconds=1.1, state_calls=21)}}
     assert nexmark_figures.missed(found) == [
@@ -188,7 +203,7 @@ def test_missed_targets_are_named() -> None:
 
 def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{nexmark.BEGIN}\nold\n{nexmark.END}\nafter\n")
+    page.write_text("before\n<!-- nexmark:begin -->\nold\n<!-- nexmark:end -->\nafter\n")
     for name, path in (
         ("PAGE", page),
         ("PUBLISHED", tmp_path / "published" / "f.json"),
@@ -213,8 +228,8 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     nexmark.publish([raw("local", "q4", 2_000, 3_000)])
 
     text = page.read_text()
-    assert text.startswith(f"before\n{nexmark.BEGIN}\n")
-    assert text.endswith(f"{nexmark.END}\nafter\n")
+    assert text.startswith("before\n<!-- nexmark:begin -->\n")
+    assert text.endswith("<!-- nexmark:end -->\nafter\n")
     assert "old" not in text
     assert "| query | local, RocksDB | local5, RocksDB |" in text
     assert "| q4: average final price by category (join, two aggregations) | 1.50; 0.010 | 0.25; 0.010 |" in text
@@ -234,6 +249,34 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
 
 
+def test_publishing_flink_fills_its_part_of_the_page(tmp_path: Path) -> None:
+    page, published = tmp_path / "page.md", tmp_path / "published" / "f.json"
+    page.write_text("before\n<!-- flink:begin -->\nold\n<!-- flink:end -->\nafter\n")
+    about = {"flink": "2.3.0", "spark": "4.3.0", "java": "17", "cpus": 2, "parallelism": 4}
+    about["shape"] = dataclasses.asdict(SHAPE)
+
+    def figures(files: float) -> dict[str, Any]:
+        same = {"files_left": 90, "bytes_left": 5_000_000, "restart_seconds": 2.5, "events_per_second": 12_345.6}
+        return {"files": files, "bytes": 1_500_000, **same}
+
+    older = {"about": {**about, "spark": "4.2.0"}, "queries": {"q9": {"stock": figures(77)}}}
+    both = {"stock": figures(20), "merged": figures(3.5), "forst-merged": {"failed": "it was\ntoo | much"}}
+    nexmark_flink.publish(older, published, page)
+    nexmark_flink.publish({"about": about, "queries": {"q5": both}}, published, page)
+    nexmark_flink.publish({"about": about, "queries": {"q4": {"stock": figures(21)}}}, published, page)
+
+    text = page.read_text()
+    assert text.startswith("before\n<!-- flink:begin -->\n")
+    assert text.endswith("<!-- flink:end -->\nafter\n")
+    assert "old" not in text
+    assert "| query | Spark | Spark, merged | Flink, ForSt, merged files |" in text
+    assert "| q4 | 21.0; 1.50; 2.5 |  |  |\n| q5 | 20.0; 1.50; 2.5 | 3.5; 1.50; 2.5 | failed |" in text
+    assert "q9" not in text
+    table = published.with_suffix(".md").read_text()
+    assert "| q5 | Spark, merged | 3.5 | 1.50 | 90 | 5.0 | 2.5 | 12,346 |" in table
+    assert "| q5 | Flink, ForSt, merged files | failed: it was too / much |" in table
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -241,12 +284,16 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--publish", "--events", "500"], "--publish runs queries as they are by default"),
         (["--check", "--events", "5000"], "--check runs what was published"),
         (["--check"], "is missing; run this with --publish"),
+        (["--check", "--place", "s3"], "nothing is published of s3"),
     ],
 )
 def test_options_that_do_not_go_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
-    monkeypatch.setattr(nexmark, "PUBLISHED", tmp_path / "nothing.json")
+    published = tmp_path / "published.json"
+    monkeypatch.setattr(nexmark, "PUBLISHED", published)
+    if "s3" in arguments:
+        published.write_text('{"local": {}}')
     done = CliRunner().invoke(nexmark.main, arguments)
     assert done.exit_code != 0
     assert message in done.output

@@ -1,0 +1,198 @@
+"""Flink from PyPI, and jobs of it: Nexmark's queries over events in files, with checkpoints when they are asked for.
+
+Flink needs other versions of packages than Spark, so it has an environment of its own, in the user's cache. A job is a
+process of that environment (`nexmark_flink_job.py`), which is spoken to by Flink's REST API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import venv
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+VERSION = "2.3.0"
+BACKENDS = ("rocksdb", "forst")
+WAIT_SECONDS = 300
+QUIET_SECONDS = 1.0
+"""A file is processed when no counter of the job has moved for so long."""
+
+
+class FlinkError(Exception):
+    """Flink cannot be had here, or a job of it failed; the message says why."""
+
+
+def environment() -> Path:
+    """The environment with Flink, made if it is not in the user's cache.
+
+    Returns:
+        Its Python.
+
+    Raises:
+        FlinkError: pip cannot install it.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "pyspark-statestore" / f"flink-{VERSION}"
+    python = home / "bin" / "python"
+    if not (home / "installed").exists():
+        print(f"Installing Flink {VERSION} into {home}, once ...", file=sys.stderr, flush=True)
+        shutil.rmtree(home, ignore_errors=True)
+        venv.create(home, with_pip=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", "setuptools<81", "wheel", f"apache-flink=={VERSION}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise FlinkError(f"pip could not install apache-flink=={VERSION}: {done.stderr[-3000:]}")
+        (home / "installed").touch()
+    return python
+
+
+class Job:
+    """A job of Flink's, in a process of its own.
+
+    Args:
+        python: The environment's.
+        work: A directory for everything of this job.
+        query: The query's name.
+        backend: One of BACKENDS.
+        merging: Whether checkpoints merge files.
+        parallelism: Subtasks of each operator.
+        restore: The checkpoint to begin with.
+    """
+
+    def __init__(
+        self, python: Path, work: Path, query: str, backend: str, merging: bool, parallelism: int, restore: str = ""
+    ) -> None:
+        self.checkpoints = work / "checkpoints"
+        self._counted = 0
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._url = f"http://127.0.0.1:{port}"
+        settings = {
+            "rest.address": "127.0.0.1",
+            "rest.bind-port": str(port),
+            "parallelism.default": str(parallelism),
+            "table.local-time-zone": "UTC",
+            "state.backend.type": backend,
+            "execution.checkpointing.incremental": "true",
+            "execution.checkpointing.dir": f"file://{self.checkpoints}",
+            # They are triggered here; without an interval none can be.
+            "execution.checkpointing.interval": "1 h",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.file-merging.enabled": str(merging).lower(),
+            "io.tmp.dirs": str(work / "local"),
+            "restart-strategy.type": "none",
+            # How old the counters may be that say whether events are processed; ten seconds by default.
+            "metrics.fetcher.update-interval": "100",
+            "web.refresh-interval": "100",
+        }
+        if backend == "forst":
+            settings["table.exec.async-state.enabled"] = "true"
+        if restore:
+            settings["execution.state-recovery.path"] = restore
+        order = work / "order.json"
+        (work / "events").mkdir(parents=True, exist_ok=True)
+        (work / "local").mkdir(exist_ok=True)
+        order.write_text(json.dumps({"settings": settings, "folder": f"file://{work / 'events'}", "query": query}))
+        self._log = work / "flink.log"
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [str(python), str(ROOT / "benchmarks" / "nexmark_flink_job.py"), str(order)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        self.id = self._process.stdout.readline().strip()
+        self.begun = time.monotonic()
+        if len(self.id) != 32:
+            self.kill()
+            raise FlinkError(f"Flink did not start {query} on {backend}: {self._log.read_text()[-2000:]}")
+
+    def _ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        body = None if data is None else json.dumps(data).encode()
+        request = urllib.request.Request(f"{self._url}{path}", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+            return found
+
+    def wait_until_processed(self) -> tuple[float, float]:
+        """Waits until no counter of the job moves any more.
+
+        Returns:
+            The times, of a monotonic clock, before which nothing had moved yet, and at which something moved last. They
+            are known to a tenth of a second or two.
+
+        Raises:
+            FlinkError: The job fails, or is not done in time.
+        """
+        begun = moved = time.monotonic()
+        seen = self._counted
+        deadline = begun + WAIT_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise FlinkError(f"Flink has ended: {self._log.read_text()[-2000:]}")
+            try:
+                job = self._ask(f"/jobs/{self.id}")
+            except (OSError, urllib.error.URLError):
+                job = {"vertices": []}
+            if job.get("state") == "FAILED":
+                raise FlinkError(f"the job has failed: {self._ask(f'/jobs/{self.id}/exceptions')}"[:3000])
+            counted = sum(v["metrics"]["read-records"] + v["metrics"]["write-records"] for v in job["vertices"])
+            if counted != seen:
+                moved, seen = time.monotonic(), counted
+            elif counted == self._counted:
+                begun = time.monotonic()
+            elif time.monotonic() - moved > QUIET_SECONDS:
+                self._counted = counted
+                return begun, moved
+            time.sleep(0.1)
+        raise FlinkError(f"the events were not processed within {WAIT_SECONDS} s")
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Makes a checkpoint; returns what Flink says of it, and what it has left in the directory."""
+        before = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
+        trigger = self._ask(f"/jobs/{self.id}/checkpoints", {"checkpointType": "CONFIGURED"})["request-id"]
+        while True:
+            status = self._ask(f"/jobs/{self.id}/checkpoints/{trigger}")
+            if status["status"]["id"] == "COMPLETED":
+                break
+            time.sleep(0.02)
+        if "failureCause" in status.get("operation", {}):
+            raise FlinkError(f"a checkpoint failed: {status['operation']['failureCause']}"[:2000])
+        while True:
+            # What is told of checkpoints may be older than this one.
+            latest = self._ask(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
+            if latest and latest["id"] >= status["operation"]["checkpointId"]:
+                break
+            time.sleep(0.05)
+        after = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
+        return {
+            "path": latest["external_path"],
+            "milliseconds": latest["end_to_end_duration"],
+            "new_files": len(after.keys() - before.keys()),
+            "new_bytes": sum(size - before.get(file, 0) for file, size in after.items() if size > before.get(file, 0)),
+            "files": len(after),
+            "bytes": sum(after.values()),
+            "state_size": latest["state_size"],
+        }
+
+    def kill(self) -> None:
+        """Ends the process and its JVM."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
