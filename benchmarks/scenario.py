@@ -35,8 +35,8 @@ class Scenario:
         filesystem: "counting" (a disk with hflush) or "objectstore" (visible at close, rename copies).
         rows_per_batch: Rows of an input file.
         keys: How many keys there are. They are drawn uniformly.
-        value_bytes: Random bytes in each row. State has those of each row of an open join, and of the other queries that
-            keep values, "aggregation" and "groups_in_python", the largest of each key.
+        value_bytes: Random bytes in each row. State has those of each row of an open join, and of the other queries
+            that keep values, "aggregation" and "groups_in_python", the largest of each key.
         sides: The sides to run.
         changelog: RocksDB changelog checkpointing.
         checkpoint_version: spark.sql.streaming.stateStore.checkpointFormatVersion; 2 adds a `.crc` file to each file.

@@ -149,7 +149,8 @@ def _groups_in_python(events: DataFrame) -> DataFrame:
     def follow(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
         import pandas as pd
 
-        count, amount, *largest = state.get if state.exists else (0, 0, *[b""] * has_values)
+        before: Any = state.get if state.exists else (0, 0, *[b""] * has_values)
+        count, amount, *largest = before
         for frame in frames:
             count, amount = count + len(frame), amount + int(frame["amount"].sum())
             if has_values:

@@ -309,7 +309,7 @@ def test_a_store_that_is_only_read_uploads_nothing(stores: Callable[..., Stores]
 
 
 def test_a_store_that_is_written_uploads_before_its_first_snapshot(stores: Callable[..., Stores]) -> None:
-    """With many changelogs between two snapshots that may come late, and the disk has to hold what is made until then."""
+    """With many changelogs between two snapshots it may come late, and the disk has to hold what is made until then."""
     made = stores()
     with made.opened() as store:
         made.put(store, 0)

@@ -646,6 +646,8 @@ public final class LazyFiles implements AutoCloseable {
       file.close();
     } else {
       stays(name, Staying.NOTHING);
+      // Where there was no room for it until now, there may be no other occasion soon.
+      cache.take(0);
     }
   }
 
