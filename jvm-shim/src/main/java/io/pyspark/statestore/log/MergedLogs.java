@@ -10,6 +10,7 @@ import io.pyspark.statestore.service.IndexService;
 import io.pyspark.statestore.service.ServiceMessages;
 import io.pyspark.statestore.tables.EarlyFile;
 import io.pyspark.statestore.tables.Hydrator;
+import io.pyspark.statestore.tables.LocalCache;
 import io.pyspark.statestore.tables.OpenStores;
 import io.pyspark.statestore.write.BatchDebts;
 import io.pyspark.statestore.write.ProcessFacts;
@@ -346,6 +347,9 @@ public final class MergedLogs {
       forgetIdle();
       LOGS.values().forEach(log -> keepHouse(log, log.checkpoint(), log::tick));
       Hydrator.goOn();
+      if (LocalCache.ofProcess().isOverLimit()) {
+        THREADS.execute(LocalCache.ofProcess()::keepToLimit);
+      }
       if (UploadWatch.any()) {
         keepHouse(UploadWatch.class, "uploads", UploadWatch::askAll);
       }

@@ -45,6 +45,9 @@ public final class LazyFiles implements AutoCloseable {
 
   private static final int MAX_DOUBLINGS = 11;
 
+  /** Where there is room for so much only, a scan has one part in so many of that fetched ahead. */
+  private static final int AHEAD_SHARE = 16;
+
   /** What is fetched along between two parts where it displaces others: a few blocks. */
   private static final long CROWDED_BRIDGE = 16 << 10;
 
@@ -267,7 +270,7 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   private void fill(PartialFile file, long offset, long size, int holes) throws IOException {
-    long end = offset + size + ((long) AHEAD * PartialFile.chunkBytes << Math.min(Math.max(0, holes), MAX_DOUBLINGS));
+    long end = offset + size + ahead(holes);
     if (holes < 0) {
       file.needBlock(offset, offset + size);
     } else if (end - offset > 2 * SHARE) {
@@ -276,6 +279,13 @@ public final class LazyFiles implements AutoCloseable {
       file.need(offset, end);
     }
     wasAskedFor(file);
+  }
+
+  /** How much comes along with the hole that a scan has found after so many others. */
+  private long ahead(int holes) {
+    long least = (long) AHEAD * PartialFile.chunkBytes;
+    long ahead = least << Math.min(Math.max(0, holes), MAX_DOUBLINGS);
+    return cache == null ? ahead : Math.min(ahead, Math.max(least, cache.limit() / AHEAD_SHARE));
   }
 
   /** Of a file of which half was asked for the rest comes, too. */
@@ -646,8 +656,7 @@ public final class LazyFiles implements AutoCloseable {
       file.close();
     } else {
       stays(name, Staying.NOTHING);
-      // Where there was no room for it until now, there may be no other occasion soon.
-      cache.take(0);
+      cache.mayGo();
     }
   }
 

@@ -194,6 +194,22 @@ public final class LocalCache {
     }
   }
 
+  /** Parts of one file more may go. */
+  void mayGo() {
+    pauseUntilNanos = System.nanoTime();
+    take(0);
+  }
+
+  /** Whether there is more than there is room for, and nobody gives anything back now. Asked all the time. */
+  public boolean isOverLimit() {
+    return !hasRoom(0) && !giving.isLocked();
+  }
+
+  /** Gives back what there is no room for: what could not go before may go now. */
+  public void keepToLimit() {
+    take(0);
+  }
+
   /** Bytes that were taken did not come, or have gone. */
   void release(long bytes) {
     used.addAndGet(-bytes);

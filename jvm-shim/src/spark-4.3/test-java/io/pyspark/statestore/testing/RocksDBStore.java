@@ -158,6 +158,11 @@ public final class RocksDBStore implements AutoCloseable {
     db.commit(false);
   }
 
+  /** Commits the next version with its snapshot, as where Spark says that the store lags behind. */
+  public void commitWithSnapshot() {
+    db.commit(true);
+  }
+
   /** Uploads the snapshots that wait for it, in a thread that is named like Spark's maintenance. */
   public void upload() throws Throwable {
     onMaintenanceThread(db::doSnapshotMaintenance);
