@@ -135,6 +135,9 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
         if (!done && lazy != null) {
           lazy.close();
         }
+        if (!done && early != null) {
+          early.close();
+        }
       }
     }
     return super.createRocksDB(
