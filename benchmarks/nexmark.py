@@ -45,11 +45,15 @@ PICTURE = ROOT / "docs" / "pictures" / "nexmark.svg"
 
 SHAPES = {
     # S3's stock side takes a minute a batch with more.
-    "s3": {"partitions": 4, "batches": 12},
-    "hdfs": {"batches": 12},
+    "s3": {"partitions": 4, "batches": 16},
+    "hdfs": {"batches": 16},
 }
 """What differs from the options for a place, unless the command line says it."""
-QUICK = {"partitions": 2, "batches": 3, "events": 3_000}
+MAINTENANCE = "1s"
+"""Snapshots are uploaded within seconds, and so among the batches that figures are of."""
+PUBLISHED_MAINTENANCE = "10s"
+"""Of a published run that does not say it."""
+QUICK = {"partitions": 2, "batches": 4, "events": 2_500}
 """Also of the check that rows are the same, which comes before all measurements."""
 COMPARED = ("stock", "merged", "remote", "heap-merged")
 """The sides of that check: both stores of stock Spark give out the same."""
@@ -177,10 +181,14 @@ def check_again(published: results.Figures, found: results.Figures, measure: Any
 def publish(raw: list[dict[str, Any]]) -> None:
     """Writes figures beside the benchmark, and summary and picture into the page.
 
-    Other places keep what they have, and so do other queries of a place if the page says the same of both runs.
+    Other places keep what they have, and so do other queries of a place.
 
     Args:
         raw: The raw numbers of some queries at some places.
+
+    Raises:
+        click.ClickException: Other queries of a place were run in another way, or with other versions. Nothing of this
+            run is published then; its raw numbers stay where they are.
     """
     kept: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     for place, queries in figures_of(raw).items():
@@ -189,15 +197,25 @@ def publish(raw: list[dict[str, Any]]) -> None:
             "environment": about["environment"],
             "shape": about["shape"],
             "partitions": about["scenario"]["partitions"],
+            "maintenance_interval": about["scenario"]["maintenance_interval"],
         }
         before = kept.get(place, {})
-        if not before or _said_of(before) != _said_of(now):
+        if not before or not set(before["figures"]) - set(queries):
             before = {"figures": {}}
+        elif _said_of(before) != _said_of(now):
+            raise click.ClickException(
+                f"not published: {place} has other queries of a run with {_said_of(before)}, and this one has "
+                f"{_said_of(now)}. Publish all of them: --publish --place {place}"
+            )
         all_queries = {**before["figures"], **queries}
-        commits = {**before.get("commits", {}), **dict.fromkeys(queries, about["environment"].get("commit"))}
+        runs = before.get("runs") or {name: _build(before) for name in before["figures"]}
+        runs = {**runs, **dict.fromkeys(queries, _build(now))}
         kept[place] = {
-            **now,
-            "commits": {name: commits[name] for name in QUERIES if name in commits},
+            "environment": now["environment"],
+            "shape": now["shape"],
+            "partitions": now["partitions"],
+            "maintenance_interval": now["maintenance_interval"],
+            "runs": {name: runs[name] for name in QUERIES if name in runs},
             "figures": {name: all_queries[name] for name in QUERIES if name in all_queries},
         }
     kept = {place: kept[place] for place in PLACES if place in kept}
@@ -213,16 +231,30 @@ def publish(raw: list[dict[str, Any]]) -> None:
         shape, about = each["shape"], each["environment"]
         said += [
             f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape['batches']} batches of "
-            f"{shape['events']:,} events; Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores."
+            f"{shape['events']:,} events; Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores"
         ]
+        if commits := sorted({(run or about).get("commit") or "" for run in each.get("runs", {"": about}).values()}):
+            said[-1] += f"; commit {', '.join(commit[:8] for commit in commits)}"
+        said[-1] += "."
         if missing := [name for name in QUERIES if name not in each["figures"]]:
             said[-1] += f" Not run there yet: {', '.join(missing)}."
     results.put_into_page(PAGE, "nexmark", said)
 
 
+def _build(run: dict[str, Any]) -> dict[str, Any]:
+    """What was run."""
+    return {name: run["environment"].get(name) for name in ("commit", "spark", "java", "hadoop", "platform")}
+
+
 def _said_of(run: dict[str, Any]) -> list[Any]:
-    """What the page says of how a place was run."""
-    return [run["shape"], run["partitions"], *(run["environment"][name] for name in ("spark", "java", "cpus"))]
+    """What has to be the same of all queries of a place."""
+    maintenance = run.get("maintenance_interval", PUBLISHED_MAINTENANCE)
+    return [
+        run["shape"],
+        run["partitions"],
+        maintenance,
+        *(run["environment"][name] for name in ("spark", "java", "cpus")),
+    ]
 
 
 def published_figures(kept: dict[str, Any]) -> results.Figures:
@@ -232,7 +264,9 @@ def published_figures(kept: dict[str, Any]) -> results.Figures:
 
 def of_published(shape: dict[str, Any]) -> tuple[Scenario, Shape]:
     """The partitions and events of a place in the published run: only what has the same shape can be compared."""
-    return Scenario(workload="nexmark", partitions=shape["partitions"]), Shape(**shape["shape"])
+    maintenance = shape.get("maintenance_interval", PUBLISHED_MAINTENANCE)
+    scenario = Scenario(workload="nexmark", partitions=shape["partitions"], maintenance_interval=maintenance)
+    return scenario, Shape(**shape["shape"])
 
 
 def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str]) -> dict[str, tuple[Scenario, Shape]]:
@@ -259,7 +293,7 @@ def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str
 @click.option("--place", "places", type=click.Choice(list(PLACES)), multiple=True, help="All without it.")
 @click.option("--side", "sides", type=click.Choice(list(KINDS)), multiple=True, help="The usual ones without it.")
 @click.option("--partitions", type=click.IntRange(1), default=16, help="s3 has 4 unless you say it.")
-@click.option("--batches", type=click.IntRange(4), default=20, help="hdfs and s3 have 12 unless you say it.")
+@click.option("--batches", type=click.IntRange(4), default=20, help="hdfs and s3 have 16 unless you say it.")
 @click.option("--events", type=click.IntRange(50), default=10_000, help="In a batch.")
 @click.option("--seconds", type=click.IntRange(1), default=10, help="Event time of a batch.")
 @click.option("--following", type=click.IntRange(0), default=3, help="Batches after the first one after a restart.")
@@ -301,7 +335,7 @@ def main(
     }
     if is_published and said - {"is_published", "places", "queries", "build", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
-    if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick"}:
+    if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick", "sides"}:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
         raise click.UsageError("each side needs the stock side of its store: --side stock --side merged")
@@ -313,7 +347,9 @@ def main(
     if build:
         build_shim()
     begin = time.monotonic()
-    scenario = Scenario(workload="nexmark", partitions=partitions, door=door, changelog=changelog)
+    scenario = Scenario(
+        workload="nexmark", partitions=partitions, door=door, changelog=changelog, maintenance_interval=MAINTENANCE
+    )
     shape = Shape(batches, events, seconds, seed)
     chosen = [name for name in QUERIES if not queries or name in queries]
     out.mkdir(parents=True, exist_ok=True)

@@ -184,7 +184,10 @@ class _BucketCounters(CallCounters):
         self._seen += len(new)
         for request in new:
             owner = request.key.split("/")[0]
-            if where := area(request.key, f"{owner}/checkpoint"):
+            where = area(request.key, f"{owner}/checkpoint")
+            if where == "state/" and "/_" in request.key.removeprefix(f"{owner}/checkpoint/state"):
+                where = "state_meta/"
+            if where:
                 kinds = self._counts.setdefault(owner, {}).setdefault(where, {})
                 kinds[request.kind] = kinds.get(request.kind, 0) + 1
         return {"clients": {area: dict(kinds) for area, kinds in self._counts.get(label, {}).items()}}

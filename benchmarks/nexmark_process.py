@@ -27,7 +27,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.filesystems import minus
+from benchmarks.figures import STATE_CATEGORIES
+from benchmarks.filesystems import calls, minus
 from benchmarks.nexmark_events import SCHEMA, Shape, write_files
 from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
 from benchmarks.nexmark_queries import QUERIES, Query
@@ -39,12 +40,15 @@ from benchmarks.sides import BenchmarkError, environment, jvm_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 RETURN_SECONDS = 1800
+WAIT_SECONDS = 60
 FIRST_BATCH = "return-first-batch"
 """A file that is there from the end of the first batch after a restart until its calls are counted."""
 
 
 def equal(names: Sequence[str], sides: tuple[str, ...], shape: Shape, scenario: Scenario, work: Path) -> dict[str, Any]:
     """Checks that queries give out the same on all sides, and what a batch computation says.
+
+    In the middle all state is forgotten, and read back.
 
     Args:
         names: The queries.
@@ -60,6 +64,9 @@ def equal(names: Sequence[str], sides: tuple[str, ...], shape: Shape, scenario: 
         BenchmarkError: Something differs. The message says what.
     """
     files = write_files(shape, work / "events", closing=True)
+    # What comes back finds a snapshot, and has to fetch it.
+    options = {**scenario.options, "cache_size_limit": "0"}
+    scenario = dataclasses.replace(scenario, maintenance_interval="100ms", options=options)
     found: dict[str, Any] = {}
     with open_place("local") as place:
         stage = Stage.open(place, sides, shape, scenario, work)
@@ -88,8 +95,21 @@ def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path
         BenchmarkError: Something differs. The message says what.
     """
     sides = stage.sides(query, names, keep=True)
+    half = len(files) // 2
     try:
-        run_in_turn(sides, files)
+        run_in_turn(sides, files[:half])
+        forget_state(stage.spark, sides)
+        before = {side.name: _read(side) for side in sides}
+        run_in_turn(sides, files[half:])
+        for side in sides:
+            if _read(side) == before[side.name]:
+                raise BenchmarkError(
+                    f"{query.name}: {side.kind.title} has not read its state back: this proves nothing"
+                )
+        files_of = {side.name: sum(batch["state_files"] for batch in side.batches) for side in sides}
+        for side in sides:
+            if side.is_merged and files_of[side.name] >= files_of[sides[0].name]:
+                raise BenchmarkError(f"{query.name}: {side.kind.title} made as many files as stock: it is not merged")
         given = sides[0].rows
         for side in sides[1:]:
             for batch, rows in given.items():
@@ -104,6 +124,24 @@ def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path
     finally:
         for side in sides:
             side.stop()
+
+
+def forget_state(spark: SparkSession, sides: Sequence[NexmarkSide]) -> None:
+    """Stops queries, and forgets all of their state that is in this process, so that the checkpoint has to have it."""
+    from tests.streaming.runs import unload_stores
+
+    for side in sides:
+        side.stop()
+    unload_stores(spark)
+    jvm: Any = spark._jvm
+    for side in sides:
+        location = jvm.org.apache.hadoop.fs.Path(side.place.location(side.name, side.directory))
+        jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(location)
+
+
+def _read(side: NexmarkSide) -> int:
+    """Bytes of state that a side has read so far."""
+    return calls(side.counters.snapshot(side.name), STATE_CATEGORIES).get("read_bytes", 0)
 
 
 def _measured(side: NexmarkSide, batches: int) -> dict[str, Any]:
@@ -232,7 +270,10 @@ def _return(name: str, side: NexmarkSide, files: list[Path]) -> dict[str, Any]:
         sleep(0.05)
     counted = side.place.tally(minus(side.counters.snapshot(side.name), before)) if is_served else {}
     waits.unlink(missing_ok=True)
-    process.wait(timeout=RETURN_SECONDS)
+    try:
+        process.wait(timeout=RETURN_SECONDS)
+    finally:
+        process.kill()
     if is_served:
         side.place.fast(side.counters)
     if process.returncode or not answer.exists():
@@ -268,7 +309,8 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
     # Where a server counts, the process that has it looks now.
     waits = work / FIRST_BATCH
     waits.touch()
-    while waits.exists():
+    until = monotonic() + WAIT_SECONDS
+    while waits.exists() and monotonic() < until:
         sleep(0.05)
     progress = side.progress()
     if progress["batchId"] != order["first_batch"]:

@@ -101,6 +101,9 @@ class NexmarkSide(Side):
         """Starts the query, and returns when it waits for input."""
         (self.root / "input").mkdir(parents=True, exist_ok=True)
         conf = {f"{_OF_QUERIES}stateStore.providerClass": STOCK_PROVIDERS[self.kind.store]}
+        if self.keep:
+            # A check of rows, which is short, is to see snapshots.
+            conf[f"{_OF_QUERIES}stateStore.minDeltasForSnapshot"] = "1"
         if self.is_merged:
             conf |= {key: value for key, value in merged.items() if key.startswith(_OF_QUERIES)}
         for key, value in (conf | dict(self.kind.settings)).items():

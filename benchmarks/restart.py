@@ -50,6 +50,7 @@ OWN_CATEGORIES = ("state_meta", "offsets", "commits", "sources", "metadata", "ot
 
 
 ANOTHER_HOST = {"cache_size_limit": "0"}
+OTHERS = ("same host", "lazy", "on demand", "row by row")
 
 
 def _start(
@@ -273,6 +274,7 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
 @click.option("--door", type=click.Choice(["provider", "path"]), default="provider")
 @click.option("--lazy", is_flag=True, help="Also with restore=lazy and restore=ondemand (provider door).")
+@click.option("--again", "chosen", type=click.Choice(OTHERS), multiple=True, help="Only these beside stock and merged.")
 @click.option("--quick", is_flag=True, help="20 partitions, 8 batches.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
@@ -290,6 +292,7 @@ def main(
     changelog: bool,
     door: str,
     lazy: bool,
+    chosen: tuple[str, ...],
     quick: bool,
     build: bool,
     out: Path,
@@ -319,6 +322,8 @@ def main(
     if lazy:
         again |= {"lazy": {**ANOTHER_HOST, "restore": "lazy"}, "on demand": {**ANOTHER_HOST, "restore": "ondemand"}}
         again["row by row"] = {**again["lazy"], "look_ahead_rows": "0"}
+    if chosen:
+        again = {name: options for name, options in again.items() if name not in OTHERS or name in chosen}
     out.mkdir(parents=True, exist_ok=True)
     raw: dict[str, Any] = {"scenario": scenario.to_json()}
     try:
