@@ -24,7 +24,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 VERSION = "2.3.0"
-BACKENDS = ("rocksdb", "forst")
 WAIT_SECONDS = 300
 QUIET_SECONDS = 1.0
 """A file is processed when no counter of the job has moved for so long."""
@@ -65,7 +64,7 @@ class Job:
         python: The environment's.
         work: A directory for everything of this job.
         query: The query's name.
-        backend: One of BACKENDS.
+        backend: "rocksdb" or "forst".
         merging: Whether checkpoints merge files.
         parallelism: Subtasks of each operator.
         restore: The checkpoint to begin with.

@@ -25,9 +25,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "jvm-shim")]
 import spark_releases as releases  # noqa: E402
 
 from benchmarks.figures import figures  # noqa: E402
+from benchmarks.report import put_into_page  # noqa: E402
 from tests import other_spark  # noqa: E402
 
-BEGIN, END = "<!-- matrix:begin -->", "<!-- matrix:end -->"
 DOORS_AND_STORES = (("provider", "rocksdb"), ("path", "rocksdb"), ("provider", "heap"), ("path", "heap"))
 MOST_CREATED = 3
 """Files under state/ that merged state may create in the small-files shape."""
@@ -136,16 +136,6 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines + [f"| {words} | " + " | ".join(cells) + " |" for words, cells in rows]
 
 
-def write(lines: list[str], target: Path) -> None:
-    """Replaces the table between its two marks."""
-    text = target.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise click.ClickException(f"{target} has no {BEGIN} and {END}")
-    target.write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
-
-
 @click.command(context_settings={"show_default": True})
 @click.option("--batches", type=click.IntRange(2), default=12)
 @click.option("--partitions", type=click.IntRange(1), default=50)
@@ -170,7 +160,7 @@ def main(batches: int, partitions: int, minors: tuple[str, ...], every_door: boo
     if is_written:
         if list(found) != list(releases.RELEASES):
             raise click.ClickException("docs/versions.md has all versions or none: it was not changed")
-        write(lines, ROOT / "docs" / "versions.md")
+        put_into_page(ROOT / "docs" / "versions.md", "matrix", lines)
     most = max(cost["merged"]["created"] for each in found.values() for cost in each["costs"].values())
     if most > MOST_CREATED:
         raise click.ClickException(f"merged state created {most} files under state/, more than {MOST_CREATED}")

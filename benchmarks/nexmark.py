@@ -36,6 +36,7 @@ from benchmarks.nexmark_events import Shape  # noqa: E402
 from benchmarks.nexmark_places import PLACES  # noqa: E402
 from benchmarks.nexmark_queries import QUERIES  # noqa: E402
 from benchmarks.nexmark_sides import KINDS, OF_PLACE, USUAL  # noqa: E402
+from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import DOORS, Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
 
@@ -211,10 +212,7 @@ def publish(raw: list[dict[str, Any]]) -> None:
         runs = before.get("runs") or {name: _build(before) for name in before["figures"]}
         runs = {**runs, **dict.fromkeys(queries, _build(now))}
         kept[place] = {
-            "environment": now["environment"],
-            "shape": now["shape"],
-            "partitions": now["partitions"],
-            "maintenance_interval": now["maintenance_interval"],
+            **now,
             "runs": {name: runs[name] for name in QUERIES if name in runs},
             "figures": {name: all_queries[name] for name in QUERIES if name in all_queries},
         }
@@ -238,7 +236,7 @@ def publish(raw: list[dict[str, Any]]) -> None:
         said[-1] += "."
         if missing := [name for name in QUERIES if name not in each["figures"]]:
             said[-1] += f" Not run there yet: {', '.join(missing)}."
-    results.put_into_page(PAGE, "nexmark", said)
+    put_into_page(PAGE, "nexmark", ["", *said, ""])
 
 
 def _build(run: dict[str, Any]) -> dict[str, Any]:
@@ -288,6 +286,12 @@ def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str
     return found
 
 
+def said_options(context: click.Context) -> set[str]:
+    """The names of the options that the command line has."""
+    default = click.core.ParameterSource.DEFAULT
+    return {name for name in context.params if context.get_parameter_source(name) is not default}
+
+
 @click.command(context_settings={"show_default": True})
 @click.option("--query", "queries", type=click.Choice(list(QUERIES)), multiple=True, help="All without it.")
 @click.option("--place", "places", type=click.Choice(list(PLACES)), multiple=True, help="All without it.")
@@ -330,9 +334,7 @@ def main(
     out: Path,
 ) -> None:
     """Run Nexmark's queries on stock Spark and on merged state, compare their rows, and what they cost."""
-    said = {
-        name for name in context.params if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-    }
+    said = said_options(context)
     if is_published and said - {"is_published", "places", "queries", "build", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
     if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick", "sides"}:

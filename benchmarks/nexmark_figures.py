@@ -233,25 +233,6 @@ def summary(found: Figures) -> list[str]:
     return lines
 
 
-def put_into_page(page: Path, mark: str, lines: list[str]) -> None:
-    """Replaces what a page has between two comments.
-
-    Args:
-        page: A page in Markdown.
-        mark: The comments are ``<!-- mark:begin -->`` and ``<!-- mark:end -->``.
-        lines: What comes between them.
-
-    Raises:
-        ValueError: The page does not have them. It stays as it is.
-    """
-    first, last = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
-    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
-    _, end, after = rest.partition(last)
-    if not begin or not end:
-        raise ValueError(f"{page} has no {first} and {last}")
-    page.write_text(f"{before}{first}\n\n" + "\n".join(lines) + f"\n\n{last}{after}", encoding="utf-8")
-
-
 def draw(found: Figures, target: Path) -> None:
     """Draws, for each place, the median batches beside stock's, and the calls for state.
 

@@ -21,7 +21,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import nexmark  # noqa: E402
 from benchmarks.flink import VERSION, FlinkError, Job, environment  # noqa: E402
 from benchmarks.nexmark_events import Shape, write_files  # noqa: E402
-from benchmarks.nexmark_figures import put_into_page, side_figures, steady_batches  # noqa: E402
+from benchmarks.nexmark_figures import FIRST, PERIOD, side_figures, steady_batches  # noqa: E402
 from benchmarks.nexmark_queries import QUERIES  # noqa: E402
+from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
 
-SPARK_BATCHES = 16
+SPARK_BATCHES = FIRST + PERIOD
 """With fewer no snapshot would be among those that figures are of."""
 
 PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark-flink.json"
@@ -103,7 +104,7 @@ def on_flink(python: Path, query: str, engine: str, parallelism: int, files: lis
         finally:
             job.kill()
         _appear(files[-1], work / "events")
-        again = Job(python, work, query, backend, bool(merging), parallelism, checkpoints[-1].pop("path"))
+        again = Job(python, work, query, backend, bool(merging), parallelism, checkpoints[-1]["path"])
         try:
             processed = again.wait_until_processed()[1] - again.begun
             last = again.checkpoint()
@@ -142,9 +143,8 @@ def on_spark(query: str, parallelism: int, shape: Shape) -> tuple[dict[str, dict
         (its files with those for Spark's own logs, its bytes without them); ``files_left`` and ``bytes_left`` of state;
         ``restart_seconds`` from the query's start to the end of its first batch; ``events_per_second``.
     """
-    # Snapshots are uploaded at once, so that they are in the batches that are looked at.
-    scenario = Scenario(workload="nexmark", partitions=parallelism, maintenance_interval="1s")
-    shape = Shape(max(shape.batches, SPARK_BATCHES), shape.events, shape.seconds, shape.seed)
+    scenario = Scenario(workload="nexmark", partitions=parallelism, maintenance_interval=nexmark.MAINTENANCE)
+    shape = replace(shape, batches=max(shape.batches, SPARK_BATCHES))
     run = nexmark.run_part("measure", scenario, shape, query=query, place="local", sides=[*SPARK], following=0)
     found = {}
     for side in SPARK:
@@ -223,7 +223,7 @@ def publish(run: dict[str, Any], published: Path, page: Path) -> None:
         f"{about['shape']['batches']} files of {about['shape']['events']:,} events; Java {about['java']}, "
         f"{about['cpus']} cores, a local disk.",
     ]
-    put_into_page(page, "flink", said)
+    put_into_page(page, "flink", ["", *said, ""])
 
 
 @click.command(context_settings={"show_default": True})
@@ -250,9 +250,7 @@ def main(
     out: Path,
 ) -> None:
     """Count the files of Flink's checkpoints and of Spark's, over the same events."""
-    default = click.core.ParameterSource.DEFAULT
-    said = {name for name in context.params if context.get_parameter_source(name) is not default}
-    if is_published and said - {"is_published", "queries", "out"}:
+    if is_published and nexmark.said_options(context) - {"is_published", "queries", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --query at most")
     build_shim()
     try:
@@ -266,7 +264,7 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     try:
         files = []
-        for file in write_files(Shape(batches + 1, events, seconds, seed), work / "parquet"):
+        for file in write_files(replace(shape, batches=batches + 1), work / "parquet"):
             files.append(work / f"{file.stem}.json")
             write_json(file, files[-1])
         for query in (name for name in QUERIES if not queries or name in queries):

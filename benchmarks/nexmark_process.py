@@ -106,7 +106,6 @@ def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path
                 raise BenchmarkError(
                     f"{query.name}: {side.kind.title} has not read its state back: this proves nothing"
                 )
-        for side in sides:
             if side.is_merged != any((side.directory / "state" / "_merged").glob("*.merged")):
                 raise BenchmarkError(f"{query.name}: {side.kind.title} has not the state files that it should have")
         given = sides[0].rows

@@ -1,10 +1,11 @@
-"""The table and the picture."""
+"""The table and the picture, and pages that have some."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +26,25 @@ KIND_COLOURS = (
     "#9d755d",
     "#bab0ac",
 )
+
+
+def put_into_page(page: Path, mark: str, lines: list[str]) -> None:
+    """Replaces what a page has between two comments.
+
+    Args:
+        page: A page in Markdown.
+        mark: The comments are ``<!-- mark:begin -->`` and ``<!-- mark:end -->``, each on a line of its own.
+        lines: What comes between them.
+
+    Raises:
+        click.ClickException: The page does not have them. It stays as it is.
+    """
+    first, last = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end:
+        raise click.ClickException(f"{page} has no {first} and {last}")
+    page.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
 
 
 def _number(value: float | None, digits: int = 1) -> str:

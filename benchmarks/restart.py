@@ -300,10 +300,6 @@ def main(
     """Kill a driver with all of its threads by SIGKILL, start it again, and see what its first batch costs."""
     if following and not probe:
         raise click.UsageError("--following needs --probe: without it there is one more batch and no other.")
-    if workload == "transform_with_state" and door == "provider":
-        raise click.UsageError("transform_with_state needs --door path: Spark refuses another provider")
-    if build:
-        build_shim()
     scenario = Scenario(
         workload=workload,
         partitions=min(partitions, 20) if quick else partitions,
@@ -316,6 +312,10 @@ def main(
         door=door,
         maintenance_interval="2s",
     )
+    if not scenario.possible():
+        raise click.ClickException("Spark refuses this combination of workload, door and store")
+    if build:
+        build_shim()
     work = Path(tempfile.mkdtemp(prefix="restart-"))
     scenario = dataclasses.replace(scenario, options={"cache_dir": str(work / "cache")})
     again: dict[str, dict[str, str]] = {"stock": {}, "merged": ANOTHER_HOST, "same host": {}}

@@ -15,6 +15,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -59,7 +60,7 @@ final class HolePuncher {
   private volatile long restUntilNanos = System.nanoTime();
 
   HolePuncher() {
-    this(List.of(System.getenv().getOrDefault("PYSPARK_PYTHON", PYTHON), PYTHON));
+    this(Stream.of(System.getenv().getOrDefault("PYSPARK_PYTHON", PYTHON), PYTHON).distinct().toList());
   }
 
   HolePuncher(List<String> pythons) {

@@ -270,21 +270,26 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   private void fill(PartialFile file, long offset, long size, int holes) throws IOException {
-    long end = offset + size + ahead(holes);
     if (holes < 0) {
       file.needBlock(offset, offset + size);
-    } else if (end - offset > 2 * SHARE) {
-      inParallel(shares(file, offset, end), Parallel.READS);
     } else {
-      file.need(offset, end);
+      fillAhead(file, offset, offset + size + ahead(holes));
     }
     wasAskedFor(file);
+  }
+
+  private void fillAhead(PartialFile file, long from, long to) throws IOException {
+    if (to - from > 2 * SHARE) {
+      inParallel(shares(file, from, to), Parallel.READS);
+    } else {
+      file.need(from, to);
+    }
   }
 
   /** How much comes along with the hole that a scan has found after so many others. */
   private long ahead(int holes) {
     long least = (long) AHEAD * PartialFile.chunkBytes;
-    long ahead = least << Math.min(Math.max(0, holes), MAX_DOUBLINGS);
+    long ahead = least << Math.min(holes, MAX_DOUBLINGS);
     return cache == null ? ahead : Math.min(ahead, Math.max(least, cache.limit() / AHEAD_SHARE));
   }
 
@@ -558,7 +563,7 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   /** A file is durable, and stays all the same. */
-  private void isDurable(String name) {
+  private void becameDurable(String name) {
     Staying before;
     Staying now;
     synchronized (staying) {
@@ -626,7 +631,7 @@ public final class LazyFiles implements AutoCloseable {
         if (dataEnd != TableEnd.UNKNOWN) {
           adopt(PartialFile.ofWhole(path, link, origin.apply(this), cache), dataEnd, load);
         } else if (!isTooLate(load)) {
-          isDurable(name);
+          becameDurable(name);
         }
       }
     } catch (NoSuchFileException e) {
