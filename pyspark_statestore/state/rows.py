@@ -117,7 +117,7 @@ class UnsafeRows:
     def _decimal(self, type_: SparkType, cells: Cells) -> pa.Array:
         if type_.arrow.precision <= _MAX_LONG_DECIMAL:
             low = self._read(cells.slot, cells.valid, "<i8")
-            return _array(type_.arrow, cells.valid, [np.stack([low, low >> 63], axis=1)])
+            return _decimals(type_.arrow, cells.valid, np.stack([low, low >> 63], axis=1))
         at, size = self._place(cells)
         if ((size > 16) | (size < 1))[cells.valid].any():
             raise MalformedRowError("a decimal does not have 1 to 16 bytes")
@@ -126,7 +126,7 @@ class UnsafeRows:
         for place in range(16):  # bytes of a BigInteger begin with the highest, Arrow's end with it
             has = np.flatnonzero(place < size)
             unscaled[has, place] = self._data[at[has] + size[has] - 1 - place]
-        return _array(type_.arrow, cells.valid, [unscaled])
+        return _decimals(type_.arrow, cells.valid, unscaled)
 
     def _binary(self, type_: SparkType, cells: Cells) -> pa.Array:
         at, size = self._place(cells)
@@ -251,6 +251,16 @@ def struct_array(type_: SparkType, children: Sequence[pa.Array], length: int) ->
 
 def _pair_type(map_type: pa.MapType) -> pa.StructType:
     return pa.struct([map_type.key_field, map_type.item_field])
+
+
+def _decimals(type_: pa.DataType, valid: np.ndarray, unscaled: np.ndarray) -> pa.Array:
+    """Decimals of 16 bytes each, which may be more than have as many digits as the type."""
+    found = _array(type_, valid, [unscaled])
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise MalformedRowError(f"a decimal has more than {type_.precision} digits") from error
+    return found
 
 
 def _array(

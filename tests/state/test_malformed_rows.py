@@ -6,6 +6,7 @@ import json
 import struct
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,15 @@ def test_rows(type_: Any, rows: list[bytes]) -> None:
         return
     found.validate(full=True)
     assert len(found.to_pylist()) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("type_", "words"),
+    [("decimal(38,0)", [16 << 32 | 16, *[0x7F7F7F7F7F7F7F7F] * 2]), ("decimal(4,1)", [10_000])],
+)
+def test_a_decimal_of_too_many_digits(type_: str, words: list[int]) -> None:
+    with pytest.raises(MalformedRowError, match="digits"):
+        decode_rows([struct.pack(f"<{1 + len(words)}Q", 0, *words)], schema(type_))
 
 
 @settings(max_examples=1000)
