@@ -24,6 +24,7 @@ class RunRules:
 
     begins_with_a_word: bool = True  # a run that begins says so before anything of it is written
     takes_away_runs: bool = True  # and takes away what those have said that were killed
+    says_it_again: bool = True  # and says it again where that was done to itself before it has begun
     names_only_its_own: bool = True  # nobody who lost a batch to another driver says that the query has ended
     waits_for_tasks: bool = True  # an end is said when no task can write any more
     runs_count: bool = True  # nobody believes an end beside a run that goes on
@@ -170,6 +171,11 @@ class Driver:
                 if name.endswith(ENDED_SUFFIX) or rules.takes_away_runs:
                     (checkpoint.merged / name).unlink(missing_ok=True)
                     yield
+            while rules.says_it_again and self._own not in checkpoint.of_runs():
+                yield
+                self._own = checkpoint.next_name(0xD00 + self.number, RUNNING_SUFFIX)
+                (checkpoint.merged / self._own).touch()
+                yield
         self.has_begun = True
         checkpoint.newest_begun = self
 

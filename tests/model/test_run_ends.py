@@ -79,10 +79,10 @@ class Play:
         self.checkpoint = Checkpoint(path, rules)
         self.started = 0
 
-    def start(self, *, knows_marks: bool = True) -> Driver:
+    def start(self, *, knows_marks: bool = True, steps: int | None = None) -> Driver:
         self.started += 1
         driver = Driver(self.checkpoint, self.started, knows_marks=knows_marks)
-        self.do(driver, driver.begin())
+        self.do(driver, driver.begin(), steps)
         return driver
 
     def do(self, driver: Driver, steps: object, count: int | None = None) -> None:
@@ -136,6 +136,15 @@ def killed_and_started_again(play: Play) -> None:
     assert play.checkpoint.is_believed()
 
 
+def stopped_while_it_begins(play: Play) -> None:
+    """A driver is stopped for a while right after it has said that it runs; another one begins, and ends."""
+    first = play.start(steps=2)
+    second = play.start()
+    play.do(second, second.end())
+    first.finish()
+    play.check()
+
+
 def lost_its_batch(play: Play) -> None:
     """Another driver has entered the next batch, so the query fails in this one."""
     first = play.start()
@@ -174,6 +183,7 @@ def does_a_batch_again(play: Play) -> None:
 HISTORIES: dict[str, tuple[Callable[[Play], None], ...]] = {
     "begins_with_a_word": (started_again,),
     "takes_away_runs": (killed_and_started_again,),
+    "says_it_again": (stopped_while_it_begins,),
     "names_only_its_own": (lost_its_batch,),
     "waits_for_tasks": (stopped_in_a_batch,),
     "runs_count": (stopped_while_it_ends,),

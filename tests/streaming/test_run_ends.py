@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint, attach, merged_path
 from tests.conftest import MakeSpark
+from tests.jvm.harness import TESTING, begun, file_system_conf, result_in_time
 from tests.report.pages import Page
 from tests.reshape.harness import since
 from tests.sampling import marked
@@ -39,10 +42,12 @@ from tests.streaming.ends import (
 pytestmark = pytest.mark.spark
 
 
-def start(spark: SparkSession, root: Path, mode: str = "provider", *, available_now: bool = False) -> StreamingQuery:
+def start(
+    spark: SparkSession, root: Path, mode: str = "provider", *, available_now: bool = False, scheme: str = "file"
+) -> StreamingQuery:
     rows = spark.readStream.schema("n int").json(str(root / "input"))
     checked = F.when(F.col("n") < 0, F.raise_error(F.lit("no such number"))).otherwise(F.col("n"))
-    location = str(root / "q1") if mode == "provider" else merged_path(str(root / "q1"))
+    location = f"{scheme}:{root}/q1" if mode == "provider" else merged_path(str(root / "q1"))
     writer = rows.withColumn("n", checked.cast("int")).groupBy("n").count().writeStream.outputMode("update")
     writer = writer.format("noop").option("checkpointLocation", location)
     return (writer.trigger(availableNow=True) if available_now else writer).start()
@@ -108,6 +113,35 @@ def test_a_run_that_takes_the_place_of_another(make_spark: MakeSpark, tmp_path: 
     require_at_once(copy(tmp_path))
 
 
+def test_a_run_says_again_what_another_has_taken_away(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """A driver is held up when it has just said that it runs, and another one begins and ends meanwhile."""
+    spark = make_spark(
+        {f"spark.hadoop.{key}": value for key, value in file_system_conf("gated").items()}, mode="provider"
+    )
+    jvm: Any = spark.sparkContext._jvm
+    gate = getattr(jvm, f"{TESTING}.Gate")
+    put(tmp_path, 1)
+    start(spark, tmp_path, available_now=True, scheme="gated").awaitTermination()
+    until(lambda: of_runs(tmp_path) == [".ended"], "it did not say that it has ended")
+    (end,) = (tmp_path / "q1/state/_merged").glob("*.ended")
+    said = end.read_bytes()
+    gate.hold("before delete", ".ended")
+    try:
+        starting = begun(partial(start, spark, tmp_path, scheme="gated"))
+        assert gate.awaitHeld("before delete")
+        (word,) = (tmp_path / "q1/state/_merged").glob("*.running")
+        word.unlink()
+        end.with_stem(word.stem).write_bytes(said)
+    finally:
+        gate.releaseAll()
+    query = result_in_time(starting, "the start of the query", PATIENCE_S)
+    try:
+        assert ".running" in of_runs(tmp_path)
+        require_wait(copy(tmp_path))
+    finally:
+        query.stop()
+
+
 @since
 def test_one_command_after_the_other(make_spark: MakeSpark, tmp_path: Path) -> None:
     """What a repartitioning writes is of no run, and a fork begins without one."""
@@ -160,3 +194,22 @@ def test_an_application_that_ends(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "pyspark_statestore.cli", "export", str(tmp_path / "q1")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_no_context_is_made_while_one_is_being_started(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """A thread of an earlier session may be at work then; a second context would end the one that is being started."""
+    spark = make_spark({"spark.app.name": tmp_path.name})
+    jvm: Any = spark._jvm
+    contexts = getattr(getattr(jvm, "org.apache.spark.SparkContext$"), "MODULE$")
+    context = spark.sparkContext._jsc.sc()
+    contexts.clearActiveContext()
+    try:
+        path = jvm.org.apache.hadoop.fs.Path((tmp_path / "q1" / "offsets").as_uri())
+        jvm.io.pyspark.statestore.fs.MergedCheckpointFileManager(path, context.hadoopConfiguration())
+        assert contexts.getActive().isEmpty()
+    finally:
+        contexts.setActiveContext(context)
+    assert spark.range(3).count() == 3
+    put(tmp_path, 1)
+    start(attach(spark), tmp_path, available_now=True).awaitTermination()
+    until(lambda: of_runs(tmp_path) == [".ended"], "it did not say that it has ended")

@@ -79,7 +79,11 @@ public final class IndexEndpoint implements RpcEndpoint {
     if (!ProcessIdentity.isDriver(env)) {
       return;
     }
-    hearOfEnds(env);
+    SparkContext context = ProcessIdentity.context();
+    if (context == null || context.env() != env) {
+      return;
+    }
+    hearOfEnds(context);
     if (ProcessIdentity.isLocal(env.conf())) {
       return;
     }
@@ -93,7 +97,7 @@ public final class IndexEndpoint implements RpcEndpoint {
       served = env.rpcEnv();
       try {
         env.rpcEnv().setupEndpoint(NAME, new IndexEndpoint(env.rpcEnv()));
-        SparkContext.getOrCreate().hadoopConfiguration().set(SparkTransport.KEY, NAME);
+        context.hadoopConfiguration().set(SparkTransport.KEY, NAME);
         LOG.info("The index service of merged state is ready");
       } catch (RuntimeException | LinkageError e) {
         LOG.warn(
@@ -155,24 +159,23 @@ public final class IndexEndpoint implements RpcEndpoint {
   /**
    * Has what is owed to a query's batches end with the query. Spark tells the listeners of a context, in all sessions.
    */
-  private static void hearOfEnds(SparkEnv env) {
+  private static void hearOfEnds(SparkContext context) {
     synchronized (CONFIGURATIONS) {
-      if (heard.get() == env) {
+      if (heard.get() == context.env()) {
         return;
       }
-      heard = new WeakReference<>(env);
+      heard = new WeakReference<>(context.env());
     }
     try {
-      SparkContext.getOrCreate()
-          .addSparkListener(
-              new SparkListener() {
-                @Override
-                public void onOtherEvent(SparkListenerEvent event) {
-                  if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
-                    MergedLogs.runEnded(ended.runId().toString());
-                  }
-                }
-              });
+      context.addSparkListener(
+          new SparkListener() {
+            @Override
+            public void onOtherEvent(SparkListenerEvent event) {
+              if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
+                MergedLogs.runEnded(ended.runId().toString());
+              }
+            }
+          });
     } catch (RuntimeException | LinkageError e) {
       LOG.warn(
           "Ends of queries are not heard of; what stopped ones owe is kept until they are started again. What"
@@ -189,7 +192,11 @@ public final class IndexEndpoint implements RpcEndpoint {
       conf = configuration(state.getParent());
     }
     if (conf == null) {
-      conf = SparkContext.getOrCreate().hadoopConfiguration();
+      SparkContext context = ProcessIdentity.context();
+      if (context == null) {
+        throw new IOException("The driver's context is being stopped, so it does not answer for " + stateDirectory);
+      }
+      conf = context.hadoopConfiguration();
     }
     MergedFileSystem fs = MergedFileSystem.of(Schemes.toMerged(state), conf);
     return MergedLogs.of(

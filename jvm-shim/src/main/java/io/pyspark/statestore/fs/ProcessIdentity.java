@@ -13,11 +13,14 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkContext$;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.util.TaskCompletionListener;
 import org.apache.spark.util.TaskFailureListener;
+import scala.Option;
 
 /** What Spark says of this process: its ids, its number of task slots, and where it may put local files. */
 final class ProcessIdentity {
@@ -28,6 +31,16 @@ final class ProcessIdentity {
   private static final String DRIVER = "driver";
 
   private ProcessIdentity() {}
+
+  /**
+   * The context of this process; null where there is none, also while one is being started or stopped: a thread of an
+   * earlier context may be at work then. Who asks Spark's {@code getOrCreate} makes another one, which ends the one
+   * that is being started.
+   */
+  static SparkContext context() {
+    Option<SparkContext> active = SparkContext$.MODULE$.getActive();
+    return active.isEmpty() ? null : active.get();
+  }
 
   /** This process, for the log of a checkpoint. */
   static ProcessFacts facts(String queryRunId, Configuration conf) {

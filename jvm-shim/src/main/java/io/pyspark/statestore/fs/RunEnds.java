@@ -185,7 +185,10 @@ public final class RunEnds extends SparkListener {
     if (!ProcessIdentity.isDriver(SparkEnv.get())) {
       return;
     }
-    listen(SparkContext.getOrCreate());
+    SparkContext context = ProcessIdentity.context();
+    if (context != null) {
+      listen(context);
+    }
     RunFiles files = new RunFiles(checkpoint, conf, System.currentTimeMillis());
     synchronized (NEWEST) {
       NEWEST.put(checkpoint, files);
@@ -293,7 +296,11 @@ public final class RunEnds extends SparkListener {
    */
   private static RunFiles beginsLate(String location) {
     try {
-      Configuration conf = SparkContext.getOrCreate().hadoopConfiguration();
+      SparkContext context = ProcessIdentity.context();
+      if (context == null) {
+        return null;
+      }
+      Configuration conf = context.hadoopConfiguration();
       Path real = Schemes.toReal(new Path(location));
       Path checkpoint = real.getFileSystem(conf).makeQualified(real);
       RunFiles files = new RunFiles(checkpoint, conf, 0);

@@ -38,7 +38,8 @@ import org.slf4j.LoggerFactory;
  * any more but what belongs to versions that are there. Python's {@code log/ended} says who may believe that.
  *
  * <p>A run that begins takes away what others have left. So a run whose own file is gone knows that another one has
- * begun, and says nothing when it ends; and the end of an earlier run, said late, never stands alone.
+ * begun, and says nothing when it ends; and the end of an earlier run, said late, never stands alone. Where that
+ * happens while a run is about to begin, the other may have ended by then, so it says it again.
  */
 final class RunFiles {
   private static final Logger LOG = LoggerFactory.getLogger(RunFiles.class);
@@ -49,6 +50,9 @@ final class RunFiles {
   private static final Set<String> LOGS = Set.of(OFFSETS, COMMITS);
   private static final Pattern BATCH = Pattern.compile("\\d{1,18}");
   private static final int KEPT = 1000;
+
+  /** What was just made is mostly seen at once. */
+  private static final int MOST_TIMES_AGAIN = 3;
 
   /** Names of the files {@code *.running} that this process has made last. */
   private static final Deque<String> MADE = new ArrayDeque<>();
@@ -128,6 +132,19 @@ final class RunFiles {
                 + ". Others would change the checkpoint while the query runs. Allow the driver to write there.",
             e);
       }
+    }
+    for (int again = 0; isSaid && again < MOST_TIMES_AGAIN && !isThere(running); again++) {
+      isSaid = sayRunning(conf);
+    }
+  }
+
+  /** Whether a file is there; also where that cannot be said. */
+  private boolean isThere(String name) {
+    try {
+      return storage.exists(name);
+    } catch (IOException | RuntimeException e) {
+      LOG.info("Could not see whether {} is there", storage.path(name), e);
+      return true;
     }
   }
 
