@@ -164,13 +164,13 @@ def test_a_request_with_anything_in_it(session: SparkSession, chosen: str) -> No
 
 def test_hundreds_of_checkpoints_for_months(session: SparkSession, jvm: Any) -> None:
     pages = jvm.io.pyspark.statestore.tab.TabPages
-    many = Page(pages.page(600, 2, "s3a://KEY:SECRET@bucket/c", "7"))
+    many = Page(pages.pageOfMany(600, 2, "s3a://KEY:SECRET@bucket/c", "7"))
     assert len(many.figures()) == 500
     assert "the 500 that changed last" in many.text
     assert len(many.text) < 2_000_000
     assert "SECRET" not in many.text
     assert "s3a://***@bucket/c600" in many.figures()
-    long = Page(pages.page(1, 100_000, "abfss://container@account/c", None))
+    long = Page(pages.pageOfMany(1, 100_000, "abfss://container@account/c", None))
     assert long.drawings == 4
     assert 120 <= max(line.count(",") for line in re.findall(r'points="([^"]*)"', long.text)) / 2 <= 250
     assert "abfss://container@account/c1" in long.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -185,3 +186,13 @@ def test_java_that_runs_upwards_or_in_a_circle_is_seen() -> None:
     house = House(dict.fromkeys("ABCD", "index") | {"E": "files"}, {name: frozenset(uses[name]) for name in uses})
     assert house.circles == [["A", "B", "C", "D"]]
     assert java_upward_in(house) == ["files.E uses index.A"]
+
+
+def test_py4j_finds_each_static_method_of_a_test_class() -> None:
+    # py4j looks at one method of a name, the first that the JVM lists, in an order that changes from run to run.
+    method = re.compile(r"^  public (static )?[^\n(;={]*?[\w>\]] (\w+)\(", re.MULTILINE)
+    sources = set((ROOT.parent / "jvm-shim" / "src").rglob("*.java")) - set(JAVA_SOURCES)
+    assert {"test", "spark-4.1-on"} <= {path.relative_to(ROOT.parent).parts[2] for path in sources}
+    for path in sorted(sources):
+        found = method.findall(path.read_text(encoding="utf-8"))
+        assert not {n for static, n in found if static} & {n for static, n in found if not static}, path

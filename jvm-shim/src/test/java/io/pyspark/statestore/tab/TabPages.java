@@ -40,7 +40,7 @@ public final class TabPages {
    * @param location begins the location of each
    * @param chosen as in a request
    */
-  public static String page(int checkpoints, int times, String location, String chosen) {
+  public static String pageOfMany(int checkpoints, int times, String location, String chosen) {
     StateFilesHistory history = new StateFilesHistory();
     for (int minute = 1; minute <= times; minute++) {
       for (int n = 1; n <= checkpoints; n++) {
