@@ -2,6 +2,7 @@ package io.pyspark.statestore.files;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.Callable;
@@ -43,23 +44,33 @@ public final class Parallel {
   }
 
   /**
-   * Runs tasks, and adds up what they return.
+   * Runs tasks, and returns what they return, in the same order.
    *
    * @param what is done, for the message of whoever is interrupted
+   * @throws IOException of the first that fails; others that have not begun are given up then
    */
-  public static int sum(Executor threads, int width, List<Callable<Integer>> tasks, String what) throws IOException {
-    int sum = 0;
+  public static <T> List<T> all(Executor threads, int width, List<Callable<T>> tasks, String what) throws IOException {
+    List<FutureTask<T>> started = start(threads, width, tasks);
+    List<T> results = new ArrayList<>();
     try {
-      for (FutureTask<Integer> each : start(threads, width, tasks)) {
-        sum += each.get();
+      for (FutureTask<T> each : started) {
+        results.add(each.get());
       }
-      return sum;
+      return results;
     } catch (ExecutionException e) {
-      throw new IOException(e.getCause());
+      throw e.getCause() instanceof IOException io ? io : new IOException(e.getCause());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new InterruptedIOException("Interrupted while " + what);
+    } finally {
+      // Whoever is interrupted, or has a failure, waits for the others no more.
+      started.forEach(each -> each.cancel(false));
     }
+  }
+
+  /** Runs tasks as {@link #all} does, and adds up what they return. */
+  public static int sum(Executor threads, int width, List<Callable<Integer>> tasks, String what) throws IOException {
+    return all(threads, width, tasks, what).stream().mapToInt(Integer::intValue).sum();
   }
 
   private static <T> void runAll(Queue<FutureTask<T>> waiting) {

@@ -8,7 +8,6 @@ import io.pyspark.statestore.index.Rules;
 import io.pyspark.statestore.index.Segment;
 import io.pyspark.statestore.metrics.LogMetrics;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -17,9 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.FutureTask;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import org.apache.hadoop.fs.FileStatus;
@@ -272,7 +269,8 @@ public final class Refresher {
             reads.add(() -> reader.read(file, known, Map.of()));
           }
         });
-    if (!runAll(reads)) {
+    String what = "the indexes of " + storage.checkpoint() + " were read";
+    if (Parallel.all(threads, Parallel.READS, reads, what).contains(false)) {
       return false;
     }
     boolean beginsAgain = false;
@@ -366,23 +364,5 @@ public final class Refresher {
     }
     // HDFS lists an open file with the length of its first flush, so only a read shows its end.
     return rules.mustBeRead(file, looksDifferent, complete);
-  }
-
-  private boolean runAll(List<Callable<Boolean>> reads) throws IOException {
-    List<FutureTask<Boolean>> futures = Parallel.start(threads, Parallel.READS, reads);
-    try {
-      boolean allThere = true;
-      for (FutureTask<Boolean> future : futures) {
-        allThere &= future.get();
-      }
-      return allThere;
-    } catch (ExecutionException e) {
-      throw e.getCause() instanceof IOException io ? io : new IOException(e.getCause());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new InterruptedIOException("Interrupted while reading the indexes of " + storage.checkpoint());
-    } finally {
-      futures.forEach(f -> f.cancel(false));
-    }
   }
 }
