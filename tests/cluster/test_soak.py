@@ -1,10 +1,13 @@
 """Processes are killed at random points, one after the other, for as long as one likes.
 
 ``make soak SOAK_MINUTES=240`` goes on for that long; ``SOAK_SEED=…`` repeats the choices of a run, which it prints.
+``SOAK_BATCHES=1000`` goes on until there were so many batches, too, and leaves up to 20 of them between kills, so that
+processes live longer. ``SOAK_ONLY=remote`` runs the settings only that have that in their names.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -24,7 +27,13 @@ KILLS = 10 if MINUTES else 2
 ROUNDS = 3 if MINUTES else 1
 """At least."""
 
-SETTINGS = [
+BATCHES = int(os.environ.get("SOAK_BATCHES", "0"))
+"""Of all rounds together, at least."""
+
+BETWEEN_KILLS = 20 if BATCHES else 0
+"""At most so many batches, besides those that wait for a kill."""
+
+_ALL_SETTINGS = [
     Setting("aggregation", store="rocksdb", changelog=False),
     Setting("join", door="path", store="rocksdb", changelog=True),
     Setting("aggregation", store="heap"),
@@ -34,20 +43,24 @@ SETTINGS = [
     Setting("aggregation", store="rocksdb", changelog=True, is_remote=True),
     Setting("aggregation", store="rocksdb", changelog=False, is_remote=True),
 ]
+SETTINGS = [setting for setting in _ALL_SETTINGS if os.environ.get("SOAK_ONLY", "") in str(setting)]
 """Of the rounds, in turn; the seed says which is the first."""
 
 
 def _round(app: Application, generator: random.Random) -> None:
     kills = [Kill.chosen(generator, ["self"] if number else ["driver", "all"]) for number in range(KILLS)]
+    pauses = [generator.randint(0, BETWEEN_KILLS) for _ in kills]
     with Graveyard(app.state).watched() as graveyard:
-        _kill_all(app, kills, graveyard)
+        _kill_all(app, kills, pauses, graveyard)
 
 
-def _kill_all(app: Application, kills: list[Kill], graveyard: Graveyard) -> None:
+def _kill_all(app: Application, kills: list[Kill], pauses: list[int], graveyard: Graveyard) -> None:
     app.feed(3)
     app.start()
     app.finish()
-    for kill in kills:
+    for kill, pause in zip(kills, pauses, strict=True):
+        app.feed(pause)
+        app.finish()
         print(f"batch {app.fed}: {kill}", flush=True)
         kill.carry_out(app)
         if kill.wait:
@@ -57,12 +70,12 @@ def _kill_all(app: Application, kills: list[Kill], graveyard: Graveyard) -> None
 
 
 def test_soak(jars: tuple[Path, Path], tmp_path: Path) -> None:
+    assert SETTINGS, "no setting has SOAK_ONLY in its name"
     print(f"SOAK_SEED={SEED}")
     generator = random.Random(SEED)
     end = time.monotonic() + 60 * MINUTES
-    kills = 0
-    rounds = 0
-    while rounds < ROUNDS or time.monotonic() < end:
+    kills = batches = rounds = 0
+    while rounds < ROUNDS or batches < BATCHES or time.monotonic() < end:
         setting = SETTINGS[(SEED + rounds) % len(SETTINGS)]
         print(f"round {rounds}: {setting}", flush=True)
         with application(tmp_path / str(rounds), setting, jars) as app:
@@ -70,7 +83,8 @@ def test_soak(jars: tuple[Path, Path], tmp_path: Path) -> None:
         if setting.is_remote:
             assert app.gone_from_disks() > 0
         kills += app.kills
+        batches += app.fed
         rounds += 1
         app.delete()
-    print(f"{kills} kills in {rounds} rounds")
+    print(f"{kills} kills in {batches} batches and {rounds} rounds")
     assert kills >= ROUNDS * KILLS

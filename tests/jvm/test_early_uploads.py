@@ -358,6 +358,13 @@ def test_uploads_begin_so_long_before_a_snapshot_that_little_goes_again(
     assert found == due
 
 
+@pytest.mark.parametrize("files", [0, 1])
+def test_snapshots_are_not_remembered_for_ever(jvm: Any, files: int) -> None:
+    """Of a store whose new SSTs are too small to be uploaded, none has a file."""
+    events = [event for at in range(1000) for event in [f"snapshot {at}", *[f"named 1 {at}"] * files]]
+    assert jvm.io.pyspark.statestore.tables.Early.remembered(";".join(events)) <= 130
+
+
 def test_a_snapshot_of_many_files_does_not_hide_what_was_wasted(jvm: Any) -> None:
     """Of a thousand files 800 are merged away a second before the snapshot, which names the others."""
     wasted = [f"deleted 10 {made} 9000" for made in range(0, 800)]

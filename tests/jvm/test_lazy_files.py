@@ -102,6 +102,36 @@ def test_a_read_of_a_row_may_come_after_the_background_has_completed_the_file(jv
     jvm.io.pyspark.statestore.tables.HoleySst.behindBackground(path, 1 << 20, jvm.java.util.Random(1))
 
 
+def test_a_hole_that_the_background_fills_is_no_damage(jvm: Any, tmp_path: Path) -> None:
+    """All of the store would be fetched, which checks it, though only a part of one file was asked for."""
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    assert jvm.io.pyspark.statestore.tables.HoleySst.filledMeanwhile(directory, 1 << 20, jvm.java.util.Random(1))
+
+
+def test_a_file_that_stays_is_not_forgotten(jvm: Any, tmp_path: Path) -> None:
+    """While a store is loaded, another thread looks which of its files have no name any more."""
+    root = jvm.java.io.File(str(tmp_path)).toPath()
+    assert jvm.io.pyspark.statestore.tables.HoleySst.forgotten(root, 8, 2000, jvm.java.util.Random(1)) == 0
+
+
+@pytest.mark.parametrize(("limit", "comes_along"), [(1 << 20, False), (4 << 20, True)])
+def test_what_lies_between_comes_along_where_files_fit(jvm: Any, tmp_path: Path, limit: int, comes_along: bool) -> None:
+    """Else it would displace what was asked for; that some bytes are free when it is asked for says nothing."""
+    length, count = 64 << 10, 20
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    fetched = jvm.io.pyspark.statestore.tables.HoleySst.neighbours(
+        directory, length, count, limit, jvm.java.util.Random(1)
+    )
+    asked = 2 * BLOCK
+    assert [bytes > asked for bytes in fetched] == [comes_along] * count
+
+
+def test_a_task_that_is_killed_fetches_no_more(jvm: Any, tmp_path: Path) -> None:
+    """What is under way ends; there are two threads."""
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    assert jvm.io.pyspark.statestore.tables.HoleySst.interrupted(directory, 1 << 16, 20, jvm.java.util.Random(1)) <= 2
+
+
 @pytest.mark.parametrize("hydrates", [True, False])
 @pytest.mark.parametrize("error", ["IOException", "OutOfMemoryError"])
 def test_a_check_that_could_not_be_made_is_made_again(jvm: Any, tmp_path: Path, error: str, hydrates: bool) -> None:
@@ -119,6 +149,11 @@ def test_a_file_is_completed_beside_others_that_the_file_system_does_not_answer(
     assert jvm.io.pyspark.statestore.tables.HoleySst.besideOthersThatHang(
         directory, 1 << 16, 3, jvm.java.util.Random(1)
     )
+
+
+def test_a_damaged_file_without_a_name_is_not_read_for_ever(jvm: Any, tmp_path: Path) -> None:
+    """RocksDB may have deleted it since the read began, and another file has the row. So it is read once more."""
+    assert jvm.io.pyspark.statestore.rocks.HoleyDatabase.reads(str(tmp_path)) == 3
 
 
 def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:

@@ -72,8 +72,10 @@ class Written:
 def written(new_checkpoint: Callable[..., Checkpoint], holes: Any) -> Callable[..., Written]:
     """Writes versions, each with an SST of its own; each replaces some rows of the one before."""
 
-    def write(scheme: str = "file", versions: int = VERSIONS, apart: bool = False, **how: Any) -> Written:
-        made = Written(new_checkpoint(scheme, cache__sizeLimit="0"), {})
+    def write(
+        scheme: str = "file", versions: int = VERSIONS, apart: bool = False, name: str = "checkpoint", **how: Any
+    ) -> Written:
+        made = Written(new_checkpoint(scheme, name=name, cache__sizeLimit="0"), {})
         with made.opened(None, options={"restore": "eager"}, **how) as store:
             for version in range(versions):
                 store.load(version)
@@ -272,33 +274,40 @@ def test_files_that_a_later_load_uses_again_are_still_lazy(written: Callable[...
 # ---- compaction
 
 
-def test_nothing_is_compacted_before_it_is_whole_and_everything_after(
-    written: Callable[..., Written], holes: Any
-) -> None:
+def test_what_is_whole_is_compacted_by_rocksdb(written: Callable[..., Written], holes: Any, compactor: Any) -> None:
     """Four files in level 0 are what a compaction waits for."""
-    made = written()
-    with made.opened() as store:
-        for version in (4, 5):
-            store.putMany(0, 10, LENGTH, version)
-            store.commit()
-            time.sleep(0.3)
-        assert store.property("rocksdb.num-files-at-level0") == 5
-        assert store.property("rocksdb.background-errors") == 0
-        assert holes.partialFiles() == VERSIONS
-        scan = store.scan("key-000200", "key-000210")
+    made = written(versions=2)
+    with made.opened(2) as store:
         holes.pause(False)
         until(lambda: holes.partialFiles() == 0, "all of the store")
-        store.putMany(0, 10, LENGTH, 78)
-        store.commit()
+        holes.pause(True)
+        scan = store.scan("key-000200", "key-000210")
+        before = compactor.compactions()
+        for version in range(3, 6):
+            store.putMany(0, 10, LENGTH, version)
+            store.commit()
         until(lambda: store.property("rocksdb.num-files-at-level0") < 4, "a compaction")
+        assert compactor.compactions() == before
         assert store.property("rocksdb.background-errors") == 0
         assert store.scan("key-000200", "key-000210") == scan
 
 
-def test_what_nobody_fetches_is_compacted_all_the_same(written: Callable[..., Written], holes: Any) -> None:
-    """With ondemand level 0 would grow for ever."""
+@pytest.fixture
+def compactor(jvm: Any) -> Iterator[Any]:
+    """Decides how long after it was opened a database is compacted: here at once."""
+    control = jvm.io.pyspark.statestore.rocks.HoleyDatabase
+    control.compactAfter(0)
+    yield control
+    control.compactAsEver()
+
+
+@pytest.mark.parametrize("restore", ["lazy", "ondemand"])
+def test_files_with_holes_are_compacted(
+    written: Callable[..., Written], holes: Any, restore: str, compactor: Any
+) -> None:
+    """Level 0 would grow for ever with ondemand, and as long as the background has something to fetch with lazy."""
     made = written(versions=2)
-    with made.opened(2, options={"restore": "ondemand"}) as store:
+    with made.opened(2, options={"restore": restore}) as store:
         assert holes.partialFiles() == 2
         for version in range(3, 9):
             store.putMany(0, 10, LENGTH, version)
@@ -315,6 +324,134 @@ def test_what_nobody_fetches_is_compacted_all_the_same(written: Callable[..., Wr
         assert store.scan() == again
         store.load(8)
         assert store.scan() == scan
+
+
+def put_fifth(store: Any, version: int = 9) -> None:
+    """Commits one more file of level 0, of which four are compacted."""
+    store.putMany(0, 5, LENGTH, version)
+    store.commit()
+
+
+def test_a_first_batch_is_not_disturbed(written: Callable[..., Written], compactor: Any) -> None:
+    """The first seconds after a store was opened are for its reads."""
+    made = written()
+    compactor.compactAfter(4)
+    before = compactor.compactions()
+    with made.opened() as store:
+        begin = time.monotonic()
+        put_fifth(store)
+        while time.monotonic() - begin < 3:
+            assert store.get("key-000000")
+            time.sleep(0.05)
+        early = compactor.compactions()
+        assert early == before or time.monotonic() - begin > 4
+        until(lambda: store.get("key-000000") and compactor.compactions() > before, "a compaction")
+
+
+def test_a_store_that_is_never_open_for_long_is_compacted(written: Callable[..., Written], compactor: Any) -> None:
+    """A timer starts a query that ends after each batch: level 0 would have one file more each time."""
+    made = written()
+    compactor.compactAfter(600)
+    before = compactor.compactions()
+    for version in range(VERSIONS, 3 * 4):
+        with made.opened(version, options={"restore": "ondemand"}) as store:
+            assert store.property("rocksdb.num-files-at-level0") == version
+            put_fifth(store, version)
+            scan = store.scan()
+        made.checkpoint.forget()
+        assert compactor.compactions() == before
+    with made.opened(3 * 4, options={"restore": "ondemand"}) as store:
+        until(lambda: store.get("key-000000") and compactor.compactions() > before, "a compaction")
+        assert store.scan() == scan
+
+
+def test_all_stores_together_keep_to_the_rate(written: Callable[..., Written], compactor: Any) -> None:
+    """The first compaction fetches far more than a second's bytes, so the other stores wait."""
+    all_made = [written(name=f"checkpoint-{number}") for number in range(3)]
+    with ExitStack() as stack:
+        rate = {"restore.maxBytesPerSecond": "20000"}
+        stores = [stack.enter_context(made.opened(options=rate)) for made in all_made]
+        before = compactor.compactions()
+        for store in stores:
+            put_fifth(store)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert all(store.get("key-000000") for store in stores)
+        assert compactor.compactions() == before + 1
+
+
+def test_what_cannot_be_fetched_is_tried_less_and_less_often(
+    written: Callable[..., Written], faulty: Any, compactor: Any
+) -> None:
+    """Each operation looks whether there is something to compact."""
+    made = written("faulty")
+    with made.opened(counts=False, options={"restore.maxBytesPerSecond": "0"}) as store:
+        for operation in ("open", "read"):
+            faulty.addRule(operation, ".merged", 1, 10**6, "ioexception")
+        put_fifth(store)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            store.put("other", "x")
+        assert 0 < faulty.fired() < 300
+        faulty.clear()
+        store.rollback()
+
+
+def test_a_store_that_gets_no_answer_holds_no_other_up(
+    written: Callable[..., Written], faulty: Any, compactor: Any
+) -> None:
+    """Nor does it when it is closed; what its compaction says then must not ask the closed database."""
+    compactor.stuckAfter(1)
+    other, made = written(name="other"), written("faulty")
+    with other.opened() as beside, ExitStack() as stack:
+        store = stack.enter_context(made.opened(counts=False))
+        faulty.addRule("read", ".merged", 1, 1, "hang")
+        put_fifth(store)
+        until(lambda: store.put("x", "y") or faulty.fired(), "a request that hangs")
+        before = compactor.compactions()
+        put_fifth(beside)
+        until(lambda: beside.get("key-000000") and compactor.compactions() > before, "a compaction")
+        result_in_time(begun(stack.close), "the end of the store", 40)
+        faulty.clear()
+        scan = beside.scan()
+    other.checkpoint.forget()
+    with other.opened(VERSIONS + 1, options={"restore": "eager"}) as store:
+        assert store.scan() == scan
+
+
+def test_what_reads_fetch_does_not_hide_that_a_compaction_gets_no_answer(
+    written: Callable[..., Written], faulty: Any, compactor: Any
+) -> None:
+    """The store's query reads another SST meanwhile, a part of it after the other."""
+    compactor.stuckAfter(1)
+    other, made = written(name="other"), written("faulty", versions=1)
+    with made.opened(1, options={"restore": "eager"}) as store:
+        store.putMany(100_000, 140_000, LENGTH, 1)
+        store.flush()
+        store.compact()
+        store.commit()
+        for version in range(2, 5):
+            store.load(version)
+            store.putMany(0, ROWS, LENGTH, version)
+            store.commit()
+    made.checkpoint.log.seal()
+    made.checkpoint.forget()
+    with other.opened() as beside, ExitStack() as stack:
+        store = stack.enter_context(made.opened(5, counts=False, options={"restore": "ondemand"}))
+        faulty.addRule("read", ".merged", 1, 1, "hang")
+        put_fifth(store)
+        until(lambda: store.put("x", "y") or faulty.fired(), "a request that hangs")
+        before = compactor.compactions()
+        put_fifth(beside)
+        for part in range(50):
+            assert beside.get("key-000000")
+            assert store.get(f"key-{100_000 + 300 * part}")
+            if compactor.compactions() > before:
+                break
+            time.sleep(0.3)
+        assert compactor.compactions() > before
+        result_in_time(begun(stack.close), "the end of the store", 40)
+        faulty.clear()
 
 
 def test_a_compaction_with_the_commit_fetches_all(written: Callable[..., Written], holes: Any) -> None:

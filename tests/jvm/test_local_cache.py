@@ -35,7 +35,37 @@ def test_nothing_goes_of_a_file_that_somebody_else_reads(jvm: Any, tmp_path: Pat
     """A snapshot reads a link of an SST that becomes durable under another name meanwhile."""
     directory = jvm.java.io.File(str(tmp_path)).toPath()
     found = jvm.io.pyspark.statestore.tables.HoleySst.pinned(directory, 1 << 20, jvm.java.util.Random(1))
-    assert list(found) == [True, True, False]
+    assert list(found) == [True, False]
+
+
+def test_a_snapshot_finds_what_rocksdb_deletes_as_it_was(jvm: Any, tmp_path: Path) -> None:
+    """It asks for the length of each file while a compaction ends, and Spark believes the first answer for ever."""
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    ssts = jvm.io.pyspark.statestore.tables.HoleySst
+    for _ in range(20):
+        is_right, linked, afterwards = ssts.deletedWhileLinked(directory, 1 << 20, jvm.java.util.Random(1))
+        assert is_right
+        assert linked == 1 << 20
+        assert afterwards == 0
+
+
+def test_nothing_goes_of_a_file_that_is_uploaded(jvm: Any, tmp_path: Path) -> None:
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    found = jvm.io.pyspark.statestore.tables.HoleySst.uploaded(directory, 1 << 20, jvm.java.util.Random(1))
+    assert list(found) == [True, False]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_holes_of_a_closed_store_are_never_data(jvm: Any, tmp_path: Path, again: bool) -> None:
+    """A snapshot that waits for its upload has a name of the file, and finds it without its store."""
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    ssts = jvm.io.pyspark.statestore.tables.HoleySst
+    is_refused, is_known, is_known_afterwards = ssts.closedWhileStaged(
+        directory, 1 << 20, again, jvm.java.util.Random(1)
+    )
+    assert is_refused
+    assert is_known
+    assert not is_known_afterwards
 
 
 def test_where_nothing_can_be_given_back_nothing_counts_as_missing(jvm: Any, tmp_path: Path) -> None:

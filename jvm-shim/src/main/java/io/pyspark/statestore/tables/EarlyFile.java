@@ -70,6 +70,10 @@ public final class EarlyFile {
   int leftOut;
 
   private Payload kept;
+
+  /** As long as it is read for its upload: it may become durable under another name, and parts of it go then. */
+  private PartialFile.Pin pin;
+
   private Entry entry;
   private long writtenNanos;
 
@@ -116,12 +120,13 @@ public final class EarlyFile {
   }
 
   /**
-   * Keeps the file, so that it can be read and no other file gets its identity.
+   * Keeps the file, so that it can be read until {@link #wasRead}, and no other file gets its identity.
    *
    * @throws IOException where it is not there any more, or another file has its name
    */
   Payload keep(LocalSpace space) throws IOException {
     Payload link = link(space);
+    PartialFile.Pin whole = PartialFile.pinned(identity);
     boolean done = false;
     try {
       if (!identity.equals(PartialFile.keyOf(link.file())) || link.length() != bytes) {
@@ -133,11 +138,20 @@ public final class EarlyFile {
       done = true;
     } finally {
       if (!done) {
+        whole.close();
         link.close();
       }
     }
+    pin = whole;
     kept = link;
     return link;
+  }
+
+  /** Its upload is over. */
+  void wasRead() {
+    if (pin != null) {
+      pin.close();
+    }
   }
 
   /** What tells the file from all others on its disk. */

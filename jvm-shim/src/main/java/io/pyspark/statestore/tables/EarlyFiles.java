@@ -59,6 +59,12 @@ public final class EarlyFiles implements AutoCloseable {
   /** Those that RocksDB has, by their names there. */
   private final Map<String, EarlyFile> local = new HashMap<>();
 
+  /**
+   * Those that RocksDB has deleted, by the names that they had there. A snapshot that was begun before may have a link
+   * to them, and what is missing of that comes from the segment. They stay until two snapshots do without them.
+   */
+  private final Map<String, EarlyFile> linked = new HashMap<>();
+
   /** Those of which a snapshot may still rely on the segment, by path. */
   private final Map<String, EarlyFile> known = new HashMap<>();
 
@@ -126,6 +132,7 @@ public final class EarlyFiles implements AutoCloseable {
       if (isClosed) {
         return;
       }
+      linked.remove(name);
       unneeded = gone(local.put(name, made));
       known.put(path, made);
       waiting.add(made);
@@ -135,13 +142,24 @@ public final class EarlyFiles implements AutoCloseable {
 
   /** RocksDB has deleted a file. */
   public void deleted(Path file) {
-    EarlyFile unneeded;
+    EarlyFile unneeded = null;
     synchronized (this) {
-      EarlyFile deleted = local.remove(file.getFileName().toString());
-      if (deleted != null && !deleted.isNamed()) {
+      String name = file.getFileName().toString();
+      EarlyFile deleted = local.remove(name);
+      if (deleted == null) {
+        return;
+      }
+      if (!deleted.isNamed()) {
         forecast.deleted(deleted.bytes(), deleted.createdMs(), EarlyFile.nowMs());
       }
-      unneeded = gone(deleted);
+      if (!deleted.isNamed() && deleted.state == EarlyFile.State.WRITTEN && PartialFile.isPartial(deleted.identity())) {
+        deleted.isGone = true;
+        // Whoever has a link keeps the file; this one would keep it on the disk for nobody.
+        deleted.release();
+        linked.put(name, deleted);
+      } else {
+        unneeded = gone(deleted);
+      }
     }
     delete(unneeded);
   }
@@ -161,7 +179,7 @@ public final class EarlyFiles implements AutoCloseable {
       lastSuffix = suffix;
       forecast.snapshot(EarlyFile.nowMs());
     }
-    EarlyFile file = local.get(name);
+    EarlyFile file = local.getOrDefault(name, linked.get(name));
     // Spark asks anew for what is published where another snapshot had the name after that one, and was skipped.
     if (file == null || file.state == EarlyFile.State.GIVEN_UP) {
       return null;
@@ -189,7 +207,10 @@ public final class EarlyFiles implements AutoCloseable {
     List<EarlyFile> unneeded = new ArrayList<>();
     synchronized (this) {
       local.values().forEach(file -> unneeded.add(gone(file)));
+      // A copy, as what is forgotten goes from there, too.
+      List.copyOf(linked.values()).stream().filter(file -> !file.isNamed()).forEach(file -> unneeded.add(gone(file)));
       local.clear();
+      linked.clear();
     }
     unneeded.forEach(EarlyFiles::delete);
   }
@@ -213,6 +234,7 @@ public final class EarlyFiles implements AutoCloseable {
         }
       }
       local.clear();
+      linked.clear();
       known.clear();
       waiting.clear();
       notifyAll();
@@ -247,6 +269,7 @@ public final class EarlyFiles implements AutoCloseable {
 
   private void forget(EarlyFile file) {
     known.remove(file.path());
+    linked.values().remove(file);
     if (file.isNamed()) {
       suffixes.put(file.name(), file.suffix);
     }

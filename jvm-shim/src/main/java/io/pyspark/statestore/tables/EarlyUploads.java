@@ -120,6 +120,7 @@ final class EarlyUploads {
   private static void end(List<EarlyFile> files) {
     for (EarlyFile file : files) {
       try {
+        file.wasRead();
         EarlyFiles.ended(file);
       } catch (RuntimeException | Error e) {
         LOG.info("{} was not let go after its upload", file.path(), e);
@@ -161,6 +162,7 @@ final class EarlyUploads {
           bytes += file.bytes();
           metrics.uploadedEarly(file.bytes());
           written.accept(file.bytes());
+          file.wasRead();
           loads.mayGo(segment, file.identity());
           file.owner().written(file, segment.entry());
         }

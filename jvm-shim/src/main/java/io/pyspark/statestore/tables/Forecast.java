@@ -82,6 +82,9 @@ final class Forecast {
       now.add(new Fate(each.bytes, nowMs - each.createdMs, Math.max(1, nowMs - each.deletedMs)));
     }
     sinceSnapshot.clear();
+    if (!fates.isEmpty() && fates.getLast().isEmpty()) {
+      fates.removeLast(); // a snapshot without any file says nothing
+    }
     while (fates.size() >= SNAPSHOTS && filesAfterTheOldest() >= FEW) {
       fates.removeFirst();
     }
@@ -90,6 +93,11 @@ final class Forecast {
     snapshotMs = nowMs;
     named = 0;
     isLeadOld = true;
+  }
+
+  /** How many snapshots are remembered. */
+  int snapshots() {
+    return fates.size();
   }
 
   private int filesAfterTheOldest() {

@@ -41,7 +41,7 @@ public final class Hydrator {
   private static final int YIELD = 8;
 
   /** A read has waited lately if it was within this time. */
-  static volatile long latelyNanos = 10_000_000;
+  static volatile long latelyNanos = 100_000_000;
 
   private static final Object LOCK = new Object();
   private static final Set<LazyFiles> STORES = new HashSet<>();

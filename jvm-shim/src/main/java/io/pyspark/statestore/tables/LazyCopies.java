@@ -204,8 +204,12 @@ final class LazyCopies implements Prefetcher.Lazily {
     }
 
     @Override
-    public void arrived(int bytes, PartialFile.Why why) {
+    public void arrives() {
       files.arrived();
+    }
+
+    @Override
+    public void arrived(int bytes, PartialFile.Why why) {
       if (isLoaded) {
         metrics.completed(
             bytes,

@@ -2,7 +2,6 @@ package io.pyspark.statestore.tables;
 
 import io.pyspark.statestore.files.Parallel;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -19,9 +18,7 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
@@ -167,14 +164,6 @@ public final class LazyFiles implements AutoCloseable {
     return cache != null;
   }
 
-  /**
-   * Whether files with holes are compacted: where nobody fetches the rest, they would never be. RocksDB may then delete
-   * a file that was never whole.
-   */
-  public boolean areCompacted() {
-    return !hydrates;
-  }
-
   long bytesPerSecond() {
     return bytesPerSecond;
   }
@@ -245,8 +234,9 @@ public final class LazyFiles implements AutoCloseable {
     return true;
   }
 
+  /** Whether RocksDB has compacted a file away, which may never have been whole. */
   private boolean isDeleted(String name) {
-    return areCompacted() && directory != null && !open.containsKey(name) && Files.notExists(directory.resolve(name));
+    return directory != null && !open.containsKey(name) && Files.notExists(directory.resolve(name));
   }
 
   /** A read is over that has had holes filled. */
@@ -348,8 +338,7 @@ public final class LazyFiles implements AutoCloseable {
       PartialFile file, List<Part> parts, BooleanSupplier isCancelled, List<Callable<Void>> requests) {
     parts.sort(Comparator.comparingLong(Part::from));
     long bridge = Math.min(SHARE, costs.bridge());
-    if (cache != null && !cache.hasRoom(file.missing())) {
-      // What comes along would displace what was asked for.
+    if (cache != null && cache.isCrowded()) {
       bridge = Math.min(bridge, CROWDED_BRIDGE);
     }
     long from = parts.get(0).from();
@@ -397,21 +386,7 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   private void inParallel(List<Callable<Void>> tasks, int atOnce) throws IOException {
-    List<FutureTask<Void>> started = Parallel.start(threads, atOnce, tasks);
-    IOException failed = null;
-    for (FutureTask<Void> each : started) {
-      try {
-        each.get();
-      } catch (ExecutionException e) {
-        failed = e.getCause() instanceof IOException io ? io : new IOException(e.getCause());
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-        throw new InterruptedIOException("Interrupted while SSTs were fetched");
-      }
-    }
-    if (failed != null) {
-      throw failed;
-    }
+    Parallel.all(threads, atOnce, tasks, "SSTs were fetched");
   }
 
   // ---- loads
@@ -485,9 +460,11 @@ public final class LazyFiles implements AutoCloseable {
     }
     damage = null;
     if (!open.isEmpty() || !retired.isEmpty()) {
-      retired.addAll(open.values());
       Map<String, PartialFile> inPlace = partialFilesIn(directory);
-      retired.removeAll(inPlace.values());
+      Set<PartialFile> staying = new HashSet<>(inPlace.values());
+      // Not for a moment are those retired that stay: another thread may be forgetting what has no name.
+      open.values().stream().filter(file -> !staying.contains(file)).forEach(retired::add);
+      retired.removeAll(staying);
       open.keySet().retainAll(inPlace.keySet());
       open.putAll(inPlace);
       // Files that became whole since they were looked for.
@@ -503,15 +480,22 @@ public final class LazyFiles implements AutoCloseable {
     }
   }
 
-  /** Forgets files that have no name any more. */
+  /**
+   * Forgets files that have no name any more. It looks twice for their names: one that is made where it has just
+   * looked, while another is deleted where it has not looked yet, it would miss.
+   */
   private void forgetRetired(Path root) throws IOException {
-    Set<Object> found = keysBelow(root);
-    for (PartialFile file : List.copyOf(retired)) {
-      if (!found.contains(file.key()) && !file.isLinked()) {
-        retired.remove(file);
+    List<PartialFile> nameless = withoutName(List.copyOf(retired), root);
+    for (PartialFile file : nameless.isEmpty() ? nameless : withoutName(nameless, root)) {
+      if (retired.remove(file)) {
         file.close();
       }
     }
+  }
+
+  private static List<PartialFile> withoutName(List<PartialFile> files, Path root) throws IOException {
+    Set<Object> found = keysBelow(root);
+    return files.stream().filter(file -> !found.contains(file.key()) && !PartialFile.isNamed(file.key())).toList();
   }
 
   // ---- a cache
@@ -530,11 +514,9 @@ public final class LazyFiles implements AutoCloseable {
     }
     PartialFile file = open.remove(name);
     if (file != null) {
-      // A snapshot that waits for its upload may still have a link to it.
+      // A snapshot that waits for its upload may still have a link to it. Until that is known, it takes its room.
+      file.deleted();
       retired.add(file);
-      if (cache != null) {
-        file.giveBackAll();
-      }
     }
   }
 
@@ -695,18 +677,19 @@ public final class LazyFiles implements AutoCloseable {
    * Has all of some files here, and lets nothing of them go.
    *
    * @param isCancelled asked before each request
+   * @param arrived called after each request
    * @return to be closed when they are not needed any more
    */
-  public Hold hold(Collection<String> names, BooleanSupplier isCancelled) throws IOException {
-    return hold(Set.copyOf(names)::contains, isCancelled);
+  public Hold hold(Collection<String> names, BooleanSupplier isCancelled, Runnable arrived) throws IOException {
+    return hold(Set.copyOf(names)::contains, isCancelled, arrived);
   }
 
   /** Has all files here, as {@link #hold} does. */
   public Hold holdAll() throws IOException {
-    return hold(name -> true, () -> false);
+    return hold(name -> true, () -> false, () -> {});
   }
 
-  private Hold hold(Predicate<String> which, BooleanSupplier isCancelled) throws IOException {
+  private Hold hold(Predicate<String> which, BooleanSupplier isCancelled, Runnable arrived) throws IOException {
     check();
     Hold hold = new Hold(which);
     List<PartialFile> files;
@@ -718,9 +701,17 @@ public final class LazyFiles implements AutoCloseable {
     boolean done = false;
     try {
       List<Callable<Void>> shares = new ArrayList<>();
+      hold.fetched = files.stream().mapToLong(PartialFile::missing).sum();
       for (PartialFile file : files) {
         for (Callable<Void> share : shares(file, 0, file.length())) {
-          shares.add(() -> isCancelled.getAsBoolean() ? null : unlessDeleted(file, share));
+          shares.add(
+              () -> {
+                if (!isCancelled.getAsBoolean()) {
+                  unlessDeleted(file, share);
+                  arrived.run();
+                }
+                return null;
+              });
         }
       }
       inParallel(shares, Parallel.READS);
@@ -737,14 +728,13 @@ public final class LazyFiles implements AutoCloseable {
     return hold;
   }
 
-  private Void unlessDeleted(PartialFile file, Callable<Void> share) throws Exception {
+  private void unlessDeleted(PartialFile file, Callable<Void> share) throws Exception {
     try {
-      return share.call();
+      share.call();
     } catch (IOException e) {
-      if (isDeleted(nameOf(file))) {
-        return null;
+      if (!isDeleted(nameOf(file))) {
+        throw e;
       }
-      throw e;
     }
   }
 
@@ -756,6 +746,8 @@ public final class LazyFiles implements AutoCloseable {
     /** What is made of the files takes as much room again. */
     private long room;
 
+    private long fetched;
+
     private Hold(Predicate<String> which) {
       this.which = which;
     }
@@ -765,6 +757,11 @@ public final class LazyFiles implements AutoCloseable {
       synchronized (holds) {
         return files.stream().allMatch(file -> file.missing() == 0);
       }
+    }
+
+    /** How many bytes had to be fetched. */
+    public long fetched() {
+      return fetched;
     }
 
     private void add(PartialFile file) {
@@ -849,7 +846,13 @@ public final class LazyFiles implements AutoCloseable {
   /** The files that are not whole, what was touched last first. */
   List<PartialFile> toHydrate() {
     Collection<PartialFile> files = damage == null ? open.values() : List.of();
-    return files.stream().sorted((a, b) -> Long.compare(b.touchedNanos(), a.touchedNanos())).toList();
+    record Use(PartialFile file, long touchedNanos) {}
+    // Of a moment: they are touched while they are compared.
+    return files.stream()
+        .map(file -> new Use(file, file.touchedNanos()))
+        .sorted(Comparator.comparingLong(Use::touchedNanos).reversed())
+        .map(Use::file)
+        .toList();
   }
 
   /** The store is closed, and Spark has deleted its files. */

@@ -77,6 +77,9 @@ public final class LocalCache {
   private final AtomicLong own = new AtomicLong();
   private final AtomicLong givenBack = new AtomicLong();
 
+  /** Bytes of all files of which parts may go, as if all of each were here. */
+  private final AtomicLong lengths = new AtomicLong();
+
   /** What reads that are under way have had fetched. */
   private final Set<Held> held = ConcurrentHashMap.newKeySet();
 
@@ -138,13 +141,16 @@ public final class LocalCache {
     synchronized (files) {
       files.add(file);
     }
+    lengths.addAndGet(file.length());
   }
 
   /** A file is deleted, or nothing of it may go any more. */
   void remove(Cached file) {
+    boolean wasThere;
     synchronized (files) {
-      files.remove(file);
+      wasThere = files.remove(file);
     }
+    lengths.addAndGet(wasThere ? -file.length() : 0);
     used.addAndGet(-file.here());
     held.removeIf(each -> each.file == file);
   }
@@ -165,9 +171,17 @@ public final class LocalCache {
 
   // ---- room
 
-  /** Whether there is room for so many bytes more. */
-  boolean hasRoom(long bytes) {
-    return used.get() + bytes <= limit();
+  private boolean isOver() {
+    return used.get() > limit();
+  }
+
+  /**
+   * Whether what nobody has asked for would displace what somebody has. Where files do not fit here, that is so as soon
+   * as half of the room is taken, also when some of it is free for a moment.
+   */
+  boolean isCrowded() {
+    long limit = limit();
+    return lengths.get() > limit && used.get() > limit / 2;
   }
 
   /** There are so many bytes, whether there is room for them or not. */
@@ -177,7 +191,7 @@ public final class LocalCache {
 
   /** Whether there is more than the limit, and what is not in the checkpoint yet has a part in it. */
   boolean isWaitingForUploads() {
-    return own.get() > 0 && !hasRoom(0);
+    return own.get() > 0 && isOver();
   }
 
   /** Takes so many bytes, and gives others back where there is no room. */
@@ -202,7 +216,7 @@ public final class LocalCache {
 
   /** Whether there is more than there is room for, and nobody gives anything back now. Asked all the time. */
   public boolean isOverLimit() {
-    return !hasRoom(0) && !giving.isLocked();
+    return isOver() && !giving.isLocked();
   }
 
   /** Gives back what there is no room for: what could not go before may go now. */

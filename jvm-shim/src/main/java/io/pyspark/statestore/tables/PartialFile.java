@@ -25,7 +25,9 @@ import java.util.zip.CRC32C;
  *
  * <p>Why nobody takes it for the whole file: it is in a register by its identity on the disk, not by its name, so each
  * hard link of it is found, too. It stays there, and is held open so that its identity cannot become another file's,
- * until it is whole or its store is closed. Whole is what has all bytes and the checksum that the checkpoint says.
+ * until it is whole or its store is closed. Where somebody has another name of it by then ({@link Named}), it stays
+ * until that is gone, and can never be read as a whole file. Whole is what has all bytes and the checksum that the
+ * checkpoint says.
  *
  * <p>The map of what is there is in memory only. A process that dies leaves a file that no other process ever takes:
  * each store of Spark's begins with an empty local directory.
@@ -77,6 +79,9 @@ public final class PartialFile implements LocalCache.Cached {
   /** Those that are read from beginning to end under another name than RocksDB's, by identity, and by how many. */
   private static final Map<Object, Integer> PINNED = new ConcurrentHashMap<>();
 
+  /** Those that have names which do not go with their store, by identity, and by how many. */
+  private static final Map<Object, Integer> NAMED = new ConcurrentHashMap<>();
+
   private enum State {
     PARTIAL,
     CHECKING,
@@ -100,7 +105,10 @@ public final class PartialFile implements LocalCache.Cached {
     /** Reads a part. */
     void read(long position, byte[] buffer, int length) throws IOException;
 
-    /** Bytes were written to the file. */
+    /** Something was written to the file. Called before that counts as there. */
+    void arrives();
+
+    /** So many bytes that were missing are there. */
     void arrived(int bytes, Why why);
 
     /** All bytes are there. Checks them, and keeps the file for others where they are right. */
@@ -161,8 +169,6 @@ public final class PartialFile implements LocalCache.Cached {
 
   /** How many need all of the file to stay. */
   private int holds;
-
-  private int links;
 
   /** Whether RocksDB has deleted it. */
   private boolean isDeleted;
@@ -258,7 +264,7 @@ public final class PartialFile implements LocalCache.Cached {
    * become durable under another name.
    */
   public static Pin pin(Path path) throws IOException {
-    Pin pin = new Pin(keyOf(path));
+    Pin pin = pinned(keyOf(path));
     boolean done = false;
     try {
       PartialFile partial = at(path);
@@ -272,6 +278,40 @@ public final class PartialFile implements LocalCache.Cached {
         pin.close();
       }
     }
+  }
+
+  /** From now on nothing goes of a file, whatever is missing of it already. */
+  static Pin pinned(Object key) {
+    return new Pin(key);
+  }
+
+  /** As long as this is open, a file has a name that does not go with its store. */
+  static final class Named implements AutoCloseable {
+    private Object key;
+
+    Named(Object key) {
+      this.key = key;
+      NAMED.merge(key, 1, Integer::sum);
+    }
+
+    @Override
+    public synchronized void close() {
+      if (key != null) {
+        NAMED.computeIfPresent(key, (any, count) -> count == 1 ? null : count - 1);
+        ALL.computeIfPresent(key, (any, file) -> file.isClosed() && !isNamed(any) ? null : file);
+        key = null;
+      }
+    }
+  }
+
+  /** Whether a file has a name that does not go with its store. */
+  static boolean isNamed(Object key) {
+    return NAMED.containsKey(key);
+  }
+
+  /** Whether parts of a file may be missing. */
+  static boolean isPartial(Object key) {
+    return ALL.containsKey(key);
   }
 
   /** Whether parts of a file may go again, which are in the checkpoint. */
@@ -395,24 +435,8 @@ public final class PartialFile implements LocalCache.Cached {
     holds++;
   }
 
-  void letGo() {
-    boolean goes;
-    synchronized (this) {
-      holds--;
-      goes = isDeleted && holds == 0;
-    }
-    if (goes) {
-      giveBackAll();
-    }
-  }
-
-  /** A snapshot on its way has so many names of it more, so it has to be known for as long. */
-  synchronized void linked(int more) {
-    links += more;
-  }
-
-  synchronized boolean isLinked() {
-    return links > 0;
+  synchronized void letGo() {
+    holds--;
   }
 
   @Override
@@ -447,29 +471,17 @@ public final class PartialFile implements LocalCache.Cached {
     return bytes;
   }
 
-  /** Gives back all of a file that RocksDB has deleted. Where it has other names, whoever reads one has it fetched. */
-  void giveBackAll() {
-    synchronized (this) {
-      isDeleted = true;
-      if (stays()) {
-        return;
-      }
-      try {
-        synchronized (file) {
-          file.setLength(0);
-          file.setLength(length);
-        }
-      } catch (IOException e) {
-        return; // it goes with its store
-      } finally {
-        cache.release(chunks.forget(0, chunks.count()));
-      }
-    }
+  /**
+   * RocksDB has deleted the file. Its bytes go with its last name: a snapshot that is being taken may have another one,
+   * reads the file by that, and has to find its length at any time.
+   */
+  synchronized void deleted() {
+    isDeleted = true;
   }
 
   /** Whether nothing of it may go now. Called with the lock. */
   private boolean stays() {
-    return state != State.PARTIAL || holds > 0 || PINNED.containsKey(key);
+    return state != State.PARTIAL || isDeleted || holds > 0 || PINNED.containsKey(key);
   }
 
   private HolePuncher.Range range(Chunks.Run run) {
@@ -540,7 +552,7 @@ public final class PartialFile implements LocalCache.Cached {
   /** The bytes to whose multiples the read of a row is extended. */
   private synchronized long width() {
     double wholeNanos = 1e9 * length / wholeBytesPerSecond;
-    if (waitedNanos <= wholeNanos || cache != null && !cache.hasRoom(chunks.missing())) {
+    if (waitedNanos <= wholeNanos || cache != null && cache.isCrowded()) {
       return 1;
     }
     return Math.max(1, Math.min(WIDEST, waitedNanos / waits * wholeBytesPerSecond / 1_000_000_000));
@@ -626,6 +638,8 @@ public final class PartialFile implements LocalCache.Cached {
       room = makeRoom(bytes.length);
       origin.read(chunks.offset(taken.first()), bytes, bytes.length);
       writeFetched(chunks.offset(taken.first()), bytes);
+      // Whoever has met the hole, and finds it filled, is to know that it was one.
+      origin.arrives();
       done = true;
     } catch (StateStoreFilesException e) {
       if (GONE.contains(e.id())) {
@@ -773,7 +787,7 @@ public final class PartialFile implements LocalCache.Cached {
     return (int) crc.getValue();
   }
 
-  /** The store that has it is closed, and so are all links to it deleted. Nothing more is fetched. */
+  /** The store that has it is closed, and has deleted its names of it. Nothing more is fetched. */
   void close() throws IOException {
     synchronized (this) {
       if (state == State.WHOLE || state == State.CLOSED) {
@@ -785,8 +799,17 @@ public final class PartialFile implements LocalCache.Cached {
     release();
   }
 
+  private synchronized boolean isClosed() {
+    return state == State.CLOSED;
+  }
+
+  /** Whether it has holes for ever, and a name by which somebody could take them for data. */
+  private synchronized boolean staysKnown() {
+    return isClosed() && !isFilled() && isNamed(key);
+  }
+
   private void release() throws IOException {
-    ALL.remove(key, this);
+    ALL.computeIfPresent(key, (any, found) -> found == this && !staysKnown() ? null : found);
     if (cache != null) {
       cache.remove(this);
     }

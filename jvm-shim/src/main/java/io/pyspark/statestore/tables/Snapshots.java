@@ -110,12 +110,22 @@ public final class Snapshots implements Commits.Companions {
    */
   private StagedTable keep(Path localFile, boolean isUploaded) throws IOException {
     Object identity = PartialFile.keyOf(localFile);
-    PartialFile parts = isUploaded ? PartialFile.at(localFile) : null;
-    if (parts != null) {
+    if (isUploaded) {
+      PartialFile.Named named = new PartialFile.Named(identity);
+      boolean done = false;
       try {
-        return StagedTable.ofParts(commits.localSpace().link(localFile), identity, parts);
+        // Asked after it was said that there is a name: the store may be closed meanwhile.
+        if (PartialFile.at(localFile) != null) {
+          StagedTable table = StagedTable.ofParts(commits.localSpace().link(localFile), identity, named);
+          done = true;
+          return table;
+        }
       } catch (IOException e) {
         LOG.debug("{} is copied, and so has to be whole", localFile, e);
+      } finally {
+        if (!done) {
+          named.close();
+        }
       }
     }
     PartialFile.Pin pin = PartialFile.pin(localFile);

@@ -14,22 +14,19 @@ final class StagedTable implements Payload {
   private final Payload kept;
   private final Object identity;
 
-  /** What is here of it; null where that was all. */
-  private final PartialFile parts;
+  /** Of a file of which parts may have gone: it must not be taken for whole, whatever becomes of its store. */
+  private final PartialFile.Named named;
 
   /** Null as long as parts may be missing. */
   private PartialFile.Pin pin;
 
   private boolean isClosed;
 
-  private StagedTable(Payload kept, Object identity, PartialFile parts, PartialFile.Pin pin) {
+  private StagedTable(Payload kept, Object identity, PartialFile.Named named, PartialFile.Pin pin) {
     this.kept = kept;
     this.identity = identity;
-    this.parts = parts;
+    this.named = named;
     this.pin = pin;
-    if (parts != null) {
-      parts.linked(1);
-    }
   }
 
   /**
@@ -37,9 +34,10 @@ final class StagedTable implements Payload {
    *
    * @param kept another name of it
    * @param identity what tells the store's own file from all others on its disk
+   * @param named says that the name is there; closed with this
    */
-  static StagedTable ofParts(Payload kept, Object identity, PartialFile parts) {
-    return new StagedTable(kept, identity, parts, null);
+  static StagedTable ofParts(Payload kept, Object identity, PartialFile.Named named) {
+    return new StagedTable(kept, identity, named, null);
   }
 
   /**
@@ -95,14 +93,14 @@ final class StagedTable implements Payload {
 
   @Override
   public synchronized void close() {
-    if (!isClosed && parts != null) {
-      parts.linked(-1);
-    }
     if (pin != null) {
       pin.close();
       pin = null;
     }
     isClosed = true;
     kept.close();
+    if (named != null) {
+      named.close();
+    }
   }
 }

@@ -104,9 +104,12 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
   /** Copies rows, as many as may be in memory, where something is missing for them. */
   private void fill() {
     while (ahead.size() < WINDOWS && isOn() && below.hasNext()) {
+      long most = mostRows();
+      if (isOff) {
+        return;
+      }
       RowWindow window = new RowWindow();
       ahead.add(window);
-      long most = Math.min(rowsOfNext, asking.mostKeys(WINDOWS));
       // What fails here is what the rows are made of, and the operator's to know.
       while (window.size() < most && window.bytes() < settings.bytes() / WINDOWS && below.hasNext()) {
         window.add(below.next());
@@ -120,6 +123,16 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
       } catch (TimeoutException | RuntimeException | Error e) {
         giveUp(e);
       }
+    }
+  }
+
+  /** How many rows the next window may have. */
+  private long mostRows() {
+    try {
+      return Math.min(rowsOfNext, asking.mostKeys(WINDOWS));
+    } catch (RuntimeException | Error e) {
+      giveUp(e);
+      return 0;
     }
   }
 

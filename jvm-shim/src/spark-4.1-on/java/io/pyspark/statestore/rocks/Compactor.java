@@ -6,9 +6,11 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.rocksdb.CompactionJobInfo;
@@ -26,19 +28,52 @@ import org.slf4j.LoggerFactory;
  * at the first hole, and fail all later writes. Here the files are chosen by RocksDB's rules ({@link Levels}), all of
  * them is fetched and stays ({@link LazyFiles#hold}), and then RocksDB is told to compact exactly these.
  *
- * <p>One thread does it for all stores of a process, at a bounded rate. Whoever closes a database has its compaction
- * given up. Nothing is lost by that: the files that were read are still those of the database.
+ * <p>One at a time is done for all stores of a process, and not in the first five seconds: what a compaction fetches,
+ * and the processor that it takes, are then missing in the first batch after a restart. What is fetched is bounded for
+ * all of them together. One that gets no answer holds no other up, and one that fails is tried again, less and less
+ * often. Whoever closes a database has its compaction given up. Nothing is lost by that: the files that were read are
+ * still those of the database.
  */
 final class Compactor {
   private static final Logger LOG = LoggerFactory.getLogger(Compactor.class);
 
-  private static final ExecutorService THREAD =
-      Executors.newSingleThreadExecutor(Threads.daemons("pyspark-statestore-compactor"));
+  /** With those that a file system does not answer; others take their place. */
+  private static final int MOST_THREADS = 8;
+
+  private static final ThreadPoolExecutor THREADS =
+      new ThreadPoolExecutor(
+          1,
+          MOST_THREADS,
+          5,
+          TimeUnit.SECONDS,
+          new LinkedBlockingQueue<>(),
+          Threads.daemons("pyspark-statestore-compactor"));
+
+  /** Whoever gets nothing for so long is not waited for. */
+  static volatile long stuckNanos = TimeUnit.SECONDS.toNanos(10);
+
+  /** What compactions that fetch have got, and since when they have no more. */
+  private static final Map<Compactor, Fetch> FETCHES = new ConcurrentHashMap<>();
+
+  /** When compactions may fetch again. */
+  static final AtomicLong FREE = new AtomicLong(System.nanoTime());
+
+  private static final long FIRST_REST_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
+  private static final int MOST_DOUBLINGS = 6;
 
   private static final AtomicLong DONE = new AtomicLong();
 
   /** There is a look so often at most. */
   static volatile long lookNanos = TimeUnit.SECONDS.toNanos(1);
+
+  /** A database has so long after it was opened for the reads that its query waits for. */
+  static volatile long afterOpenNanos = TimeUnit.SECONDS.toNanos(5);
+
+  /**
+   * Unless level 0 has so many times the files at which it is compacted: it grows where a store is closed again before
+   * that time is over, again and again.
+   */
+  private static final int MANY_OF_LEVEL_0 = 3;
 
   /** A commit waits where level 0 has so many times the files at which it is compacted. */
   private static final int MOST_OF_LEVEL_0 = 4;
@@ -48,15 +83,31 @@ final class Compactor {
 
   private static final long SAY_NANOS = TimeUnit.MINUTES.toNanos(10);
 
+  private record Fetch(long arrived, long sinceNanos) {}
+
   private final LazyRocksDB database;
+
+  /** What is said after the database was closed must not ask it: that ends the process. */
+  private final String name;
+
   private final LazyFiles files;
   private final CompressionType compression;
   private final long tableBytes;
   private final Levels.Shape shape;
   private final long bytesPerSecond;
   private long lookedNanos = System.nanoTime() - lookNanos;
-  private long restUntilNanos = System.nanoTime();
+  private long restUntilNanos;
   private boolean isBusy;
+
+  /** Counts what has come for its compactions. What the store's reads fetch does not count. */
+  private final AtomicLong arrived = new AtomicLong();
+
+  /** Whether a commit waits for it. */
+  private boolean isUrgent;
+
+  /** How often it has failed since it was done. */
+  private int failures;
+
   private int filesOfLevel0;
   private long saidLateNanos = System.nanoTime() - SAY_NANOS;
 
@@ -64,10 +115,11 @@ final class Compactor {
    * Of an open database.
    *
    * @param options that it was opened with
-   * @param bytesPerSecond that compactions read; 0 without a bound
+   * @param bytesPerSecond that compactions fetch; 0 without a bound
    */
   Compactor(LazyRocksDB database, LazyFiles files, Options options, long bytesPerSecond) {
     this.database = database;
+    name = database.getName();
     this.files = files;
     // Spark frees the options with the database.
     compression = options.compressionType();
@@ -80,19 +132,57 @@ final class Compactor {
             options.maxBytesForLevelBase(),
             options.maxBytesForLevelMultiplier(),
             options.levelCompactionDynamicLevelBytes());
+    filesOfLevel0 = filesOfLevel0();
+    boolean isLong = filesOfLevel0 >= MANY_OF_LEVEL_0 * shape.level0Trigger();
+    restUntilNanos = System.nanoTime() + (isLong ? 0 : afterOpenNanos);
+  }
+
+  private int filesOfLevel0() {
+    try {
+      return database
+          .whileOpen(opened -> Integer.parseInt(opened.getProperty("rocksdb.num-files-at-level0")))
+          .orElse(0);
+    } catch (RocksDBException e) {
+      return 0; // the first look says it
+    }
   }
 
   /** Has another thread look whether there is something to compact, where none has for a while. */
   void lookIfDue() {
     synchronized (this) {
       long now = System.nanoTime();
-      if (isBusy || now - lookedNanos < lookNanos || now - restUntilNanos < 0) {
+      if (now - lookedNanos < lookNanos || now - restUntilNanos < 0 || !isUrgent && now - FREE.get() < 0) {
+        return;
+      }
+      lookedNanos = now;
+      goOn();
+      if (isBusy) {
         return;
       }
       isBusy = true;
-      lookedNanos = now;
     }
-    THREAD.execute(this::run);
+    try {
+      THREADS.execute(this::run);
+    } catch (OutOfMemoryError e) {
+      // The process is at its limit of threads.
+      ended(e);
+    }
+  }
+
+  /** Has as many threads as there are that wait for a file system, and one more. */
+  private static void goOn() {
+    long now = System.nanoTime();
+    FETCHES.replaceAll(
+        (each, fetch) -> {
+          long arrived = each.arrived.get();
+          return arrived == fetch.arrived ? fetch : new Fetch(arrived, now);
+        });
+    int stuck = (int) FETCHES.values().stream().filter(fetch -> now - fetch.sinceNanos > stuckNanos).count();
+    try {
+      THREADS.setCorePoolSize(Math.min(MOST_THREADS, 1 + stuck));
+    } catch (OutOfMemoryError e) {
+      LOG.info("No thread can be started for compactions now", e);
+    }
   }
 
   /** Waits while level 0 has far too many files, which every read would have to look into. */
@@ -100,13 +190,14 @@ final class Compactor {
     int most = MOST_OF_LEVEL_0 * shape.level0Trigger();
     long began = System.nanoTime();
     synchronized (this) {
-      if (filesOfLevel0 < most) {
+      if (filesOfLevel0 < most || failures > 0) {
         return;
       }
     }
-    LOG.info("A commit waits: level 0 of {} has {} files or more", database.getName(), most);
+    LOG.info("A commit waits: level 0 of {} has {} files or more", name, most);
     while (System.nanoTime() - began < MOST_WAIT_NANOS) {
       synchronized (this) {
+        isUrgent = true;
         restUntilNanos = System.nanoTime();
         lookedNanos = restUntilNanos - lookNanos;
       }
@@ -115,6 +206,9 @@ final class Compactor {
         synchronized (this) {
           if (filesOfLevel0 < most) {
             return;
+          }
+          if (failures > 0) {
+            break;
           }
           wait(100);
         }
@@ -132,35 +226,49 @@ final class Compactor {
       LOG.warn(
           "Level 0 of {} has {} files or more, so its reads are slow: compactions do not keep up. What to do: raise"
               + " local.sizeLimit or restore.maxBytesPerSecond, and look whether the local disk is full",
-          database.getName(),
+          name,
           most);
     }
   }
 
   private void run() {
-    long began = System.nanoTime();
-    long bytes = 0;
+    Throwable failure = null;
     try {
-      Optional<Levels.Choice> choice = database.whileOpen(this::choose).orElse(Optional.empty());
-      if (choice.isPresent()) {
-        bytes = choice.get().bytes();
-        // What is read is here whole, and what is made of it as well.
-        files.awaitRoom(2 * bytes, database::isClosing);
-        compact(choice.get());
-      }
-      files.tidy();
-    } catch (InterruptedException | IOException | RocksDBException | RuntimeException | Error e) {
-      bytes = Math.max(bytes, 1);
-      LOG.info("{} is not compacted now; that is tried again", database.getName(), e);
-    } finally {
+      boolean isUrgentNow;
       synchronized (this) {
-        isBusy = false;
-        restUntilNanos = began + (bytesPerSecond == 0 ? 0 : (long) (1e9 * bytes / bytesPerSecond));
-        if (bytes > 0) {
-          lookedNanos = System.nanoTime() - lookNanos;
-        }
-        notifyAll();
+        isUrgentNow = isUrgent;
       }
+      // Others may have fetched something since this one was asked for.
+      if (isUrgentNow || System.nanoTime() - FREE.get() >= 0) {
+        Optional<Levels.Choice> choice = database.whileOpen(this::choose).orElse(Optional.empty());
+        if (choice.isPresent()) {
+          // What is read is here whole, and what is made of it as well.
+          files.awaitRoom(2 * choice.get().bytes(), database::isClosing);
+          compact(choice.get());
+        }
+        files.tidy();
+      }
+    } catch (InterruptedException | IOException | RocksDBException | RuntimeException | Error e) {
+      failure = e;
+    }
+    ended(failure);
+  }
+
+  /** Nothing is done any more, or nothing was begun. */
+  private void ended(Throwable failure) {
+    int before;
+    synchronized (this) {
+      before = failures;
+      isBusy = false;
+      isUrgent = false;
+      if (failure != null) {
+        failures++;
+        restUntilNanos = System.nanoTime() + (FIRST_REST_NANOS << Math.min(before, MOST_DOUBLINGS));
+      }
+      notifyAll();
+    }
+    if (failure != null && before == 0) {
+      LOG.info("{} is not compacted now; that is tried again", name, failure);
     }
   }
 
@@ -180,7 +288,7 @@ final class Compactor {
 
   private void compact(Levels.Choice choice) throws IOException, RocksDBException {
     List<String> names = choice.inputs().stream().map(Levels.Table::name).toList();
-    try (LazyFiles.Hold hold = files.hold(names, database::isClosing);
+    try (LazyFiles.Hold hold = hold(names);
         CompactionOptions how = new CompactionOptions();
         CompactionJobInfo done = new CompactionJobInfo()) {
       how.setCompression(compression);
@@ -190,7 +298,26 @@ final class Compactor {
       }
       database.whileOpen(opened -> opened.compactFiles(how, names, choice.outputLevel(), -1, done));
       DONE.incrementAndGet();
-      database.whileOpen(this::choose);
+      boolean hasMore = database.whileOpen(this::choose).orElse(Optional.empty()).isPresent();
+      synchronized (this) {
+        failures = 0;
+        lookedNanos = hasMore ? System.nanoTime() - lookNanos : lookedNanos;
+      }
+    }
+  }
+
+  /** Has all of some files here, and counts what that takes of what compactions may fetch. */
+  private LazyFiles.Hold hold(List<String> names) throws IOException {
+    long began = System.nanoTime();
+    FETCHES.put(this, new Fetch(arrived.get(), began));
+    try {
+      LazyFiles.Hold hold = files.hold(names, database::isClosing, arrived::incrementAndGet);
+      if (bytesPerSecond > 0) {
+        FREE.accumulateAndGet(began + (long) (1e9 * hold.fetched() / bytesPerSecond), Math::max);
+      }
+      return hold;
+    } finally {
+      FETCHES.remove(this);
     }
   }
 

@@ -72,6 +72,9 @@ final class Holes {
     private boolean hasSupplied;
     private boolean wasRenewed;
 
+    /** What the read before could not understand. */
+    private LazyFiles.Part last;
+
     Attempt(boolean isScan) {
       this.isScan = isScan;
     }
@@ -86,14 +89,20 @@ final class Holes {
       before = files.progress();
     }
 
+    /** Has a part filled, or finds that its file was deleted. That answers for one read only. */
     private boolean supply(LazyFiles.Part part) throws IOException {
       hasSupplied = true;
-      return files.supply(part.name(), part.from(), part.to() - part.from(), isScan ? found++ : -1, before, this);
+      boolean isAgain = part.equals(last);
+      last = part;
+      boolean isFilled =
+          files.supply(part.name(), part.from(), part.to() - part.from(), isScan ? found++ : -1, before, this);
+      return isFilled && !(isAgain && files.progress() == before);
     }
 
     /** The read has found all that it needed, or is given up. */
     void isOver() {
       wasRenewed = false;
+      last = null;
       if (hasSupplied) {
         hasSupplied = false;
         files.letGo(this);

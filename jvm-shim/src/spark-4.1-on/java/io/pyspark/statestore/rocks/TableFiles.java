@@ -21,7 +21,7 @@ public final class TableFiles extends AbstractEventListener {
   /** Null where SSTs are uploaded with their snapshots. */
   private final EarlyFiles early;
 
-  /** Null where nobody has to know of files with holes that come and go. */
+  /** Null where files are whole. */
   private final LazyFiles lazy;
 
   private final boolean hearsReads;
@@ -35,7 +35,7 @@ public final class TableFiles extends AbstractEventListener {
   public TableFiles(EarlyFiles early, LazyFiles files) {
     super(events(files != null && files.isCached()));
     this.early = early;
-    lazy = files != null && files.areCompacted() ? files : null;
+    lazy = files;
     hearsReads = files != null && files.isCached();
   }
 

@@ -57,8 +57,14 @@ final class MergedRocksDB extends RocksDB {
 
   private static final long LEAST_TABLE = 4 << 20;
 
-  /** The first level below level 0 has so many. */
+  /**
+   * The first level below level 0 has so many at least, and one part in so many of what may be there: a compaction into
+   * it has all of it here, and once more what it makes. The more it takes, the less is written: what fits in is not
+   * merged into the next level, which is ten times as large.
+   */
   private static final int TABLES_OF_LEVEL = 4;
+
+  private static final long FIRST_LEVELS = 8;
 
   /** Null where files are copied whole. */
   private final LazyFiles files;
@@ -114,13 +120,14 @@ final class MergedRocksDB extends RocksDB {
     this.files = files;
     this.early = early;
     this.compactedBytesPerSecond = compactedBytesPerSecond;
-    listener = early == null && !isCompactedHere() ? null : new TableFiles(early, files);
+    listener = early == null && files == null ? null : new TableFiles(early, files);
     if (isCached()) {
       // What a compaction reads and writes has to be here at once.
       org.rocksdb.Options options = rocksDbOptions();
       long table = Math.min(options.targetFileSizeBase(), Math.max(LEAST_TABLE, files.limit() / TABLES));
       options.setTargetFileSizeBase(table);
-      options.setMaxBytesForLevelBase(Math.min(options.maxBytesForLevelBase(), table * TABLES_OF_LEVEL));
+      long level = Math.max(table * TABLES_OF_LEVEL, files.limit() / FIRST_LEVELS);
+      options.setMaxBytesForLevelBase(Math.min(options.maxBytesForLevelBase(), level));
     }
     disk = looksAhead ? new DiskReads(rocksDbOptions().statistics()) : null;
     if (listener != null) {
@@ -133,10 +140,6 @@ final class MergedRocksDB extends RocksDB {
       counting.close();
       counting = null;
     }
-  }
-
-  private boolean isCompactedHere() {
-    return files != null && files.areCompacted();
   }
 
   private boolean isCached() {
@@ -296,9 +299,7 @@ final class MergedRocksDB extends RocksDB {
     org.rocksdb.RocksDB opened = (org.rocksdb.RocksDB) DB.getVolatile(this);
     if (opened != null) {
       open = new LazyRocksDB(opened, files);
-      if (isCompactedHere()) {
-        open.compactWithHoles(rocksDbOptions(), compactedBytesPerSecond);
-      }
+      open.compactWithHoles(rocksDbOptions(), compactedBytesPerSecond);
       DB.setVolatile(this, open);
       opensLazily = false;
     }

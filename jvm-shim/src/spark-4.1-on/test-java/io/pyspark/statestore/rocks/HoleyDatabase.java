@@ -31,6 +31,7 @@ import org.rocksdb.RocksDBException;
 import org.rocksdb.RocksIterator;
 import org.rocksdb.Slice;
 import org.rocksdb.SstFileWriter;
+import org.rocksdb.Status;
 import org.rocksdb.StringAppendOperator;
 import org.rocksdb.WriteOptions;
 
@@ -39,10 +40,16 @@ import org.rocksdb.WriteOptions;
  * writes in between, as long as there are holes.
  */
 public final class HoleyDatabase {
+  private static final long AFTER_OPEN_NANOS = Compactor.afterOpenNanos;
+  private static final long LOOK_NANOS = Compactor.lookNanos;
+  private static final long STUCK_NANOS = Compactor.stuckNanos;
+
   private static final int KEYS = 400;
 
   /** So many files of level 0 are compacted. */
   private static final int LEVEL_0 = 3;
+
+  private static final long BACKGROUND_BYTES_PER_SECOND = 1 << 20;
 
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(Threads.daemons("look-ahead"));
 
@@ -75,7 +82,7 @@ public final class HoleyDatabase {
   public static long[] runCompacted(String directory, long seed, int steps, long limit) throws Exception {
     RocksDB.loadLibrary();
     HoleyDatabase test = new HoleyDatabase(seed);
-    Compactor.lookNanos = 0;
+    compactAfter(0);
     try {
       long before = Compactor.done();
       long gone = test.runCompacted(Path.of(directory), steps, limit);
@@ -83,7 +90,7 @@ public final class HoleyDatabase {
     } catch (Throwable e) {
       throw new AssertionError("seed " + seed + " after " + test.history, e);
     } finally {
-      Compactor.lookNanos = TimeUnit.SECONDS.toNanos(1);
+      compactAsEver();
     }
   }
 
@@ -92,7 +99,9 @@ public final class HoleyDatabase {
     Path holey = Files.createDirectories(directory.resolve("holey"));
     Path links = Files.createDirectories(directory.resolve("links"));
     long seed = random.nextLong();
-    LazyFiles files = limit == 0 ? new LazyFiles(false, 0) : HoleySst.cached(limit);
+    // With the rest fetched meanwhile in one of three, and slowly, as in the other case compaction would have it all.
+    LazyFiles files =
+        limit == 0 ? new LazyFiles(random.nextInt(3) == 0, BACKGROUND_BYTES_PER_SECOND) : HoleySst.cached(limit);
     AtomicBoolean isOver = new AtomicBoolean();
     try (Options options = options(new Random(seed));
         Options lazily = options(new Random(seed))) {
@@ -155,6 +164,33 @@ public final class HoleyDatabase {
     }
   }
 
+  /**
+   * Databases that are opened from now on are not compacted for so long. With no second each operation looks whether
+   * there is something to compact.
+   */
+  public static void compactAfter(int seconds) {
+    Compactor.afterOpenNanos = TimeUnit.SECONDS.toNanos(seconds);
+    Compactor.lookNanos = TimeUnit.SECONDS.toNanos(seconds == 0 ? 0 : 1);
+    Compactor.FREE.set(System.nanoTime());
+  }
+
+  /** A compaction that gets nothing for so long is not waited for. */
+  public static void stuckAfter(int seconds) {
+    Compactor.stuckNanos = TimeUnit.SECONDS.toNanos(seconds);
+  }
+
+  /** Takes back what was said about when databases are compacted. */
+  public static void compactAsEver() {
+    Compactor.afterOpenNanos = AFTER_OPEN_NANOS;
+    Compactor.lookNanos = LOOK_NANOS;
+    Compactor.stuckNanos = STUCK_NANOS;
+  }
+
+  /** How many compactions of files with holes this process has done. */
+  public static long compactions() {
+    return Compactor.done();
+  }
+
   /** Waits for a compaction, where level 0 has enough files. Else reads would fetch all before it begins. */
   private static void awaitCompaction(LazyRocksDB lazy, long before) throws RocksDBException, InterruptedException {
     long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
@@ -215,6 +251,31 @@ public final class HoleyDatabase {
       }
       return new long[] {before, HoleySst.missing(files)};
     }
+  }
+
+  /**
+   * Reads a row from a block that is damaged, of a file that is whole and has no name any more.
+   *
+   * @return how often it is read until the read fails
+   */
+  public static int reads(String directory) throws IOException {
+    int[] reads = {0};
+    Status status =
+        new Status(Status.Code.Corruption, Status.SubCode.None, "wrong checksum in 000009.sst offset 0 size 100");
+    try (LazyFiles files = new LazyFiles(false, 0)) {
+      files.loaded(Path.of(directory), Path.of(directory));
+      new Holes(files)
+          .read(
+              () -> {
+                if (++reads[0] < 1000) {
+                  throw new RocksDBException(status.getState(), status);
+                }
+                return null;
+              });
+    } catch (RocksDBException e) {
+      return reads[0];
+    }
+    throw new IllegalStateException("it is read for ever");
   }
 
   /** Writes one SST. */

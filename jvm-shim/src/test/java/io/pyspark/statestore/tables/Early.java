@@ -1,9 +1,12 @@
 package io.pyspark.statestore.tables;
 
+import java.io.IOException;
+import java.nio.file.Files;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
+import java.util.stream.Stream;
 import org.apache.hadoop.fs.Path;
 
 /** Lets a test decide which SSTs are uploaded before their snapshot, and when. */
@@ -57,6 +60,23 @@ public final class Early {
     EarlyFiles.OPEN.clear();
   }
 
+  /** Whether parts of a file of this name may be missing somewhere below a directory. */
+  public static boolean isPartial(String root, String name) throws IOException {
+    try (Stream<java.nio.file.Path> all = Files.walk(java.nio.file.Path.of(root))) {
+      for (java.nio.file.Path path : (Iterable<java.nio.file.Path>) all::iterator) {
+        if (path.endsWith(name) && PartialFile.at(path) != null) {
+          return true;
+        }
+      }
+      return false;
+    }
+  }
+
+  /** All stores hear that RocksDB has deleted a file, which it has for a moment still. */
+  public static void deleted(String name) {
+    EarlyFiles.OPEN.forEach(files -> files.deleted(java.nio.file.Path.of(name)));
+  }
+
   /** For how long a snapshot relies on what was uploaded before it. */
   public static void reliableFor(long ms) {
     EarlyFile.reliableNanos = ms * 1_000_000;
@@ -76,6 +96,16 @@ public final class Early {
    * @return the first of these moments at which it is time, or -1
    */
   public static long time(String events, long graceMs, long fromMs, long toMs) {
+    Forecast forecast = after(events, graceMs);
+    return LongStream.rangeClosed(fromMs, toMs).filter(forecast::isTime).findFirst().orElse(-1);
+  }
+
+  /** How many snapshots are remembered after what has happened, see {@link #time}. */
+  public static int remembered(String events) {
+    return after(events, 0).snapshots();
+  }
+
+  private static Forecast after(String events, long graceMs) {
     Forecast forecast = new Forecast(graceMs);
     for (String each : events.isEmpty() ? new String[0] : events.split(";")) {
       String[] parts = each.split(" ");
@@ -86,7 +116,7 @@ public final class Early {
         default -> forecast.named(first, Long.parseLong(parts[2]));
       }
     }
-    return LongStream.rangeClosed(fromMs, toMs).filter(forecast::isTime).findFirst().orElse(-1);
+    return forecast;
   }
 
   /** As in production. */

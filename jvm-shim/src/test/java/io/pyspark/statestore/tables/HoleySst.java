@@ -1,5 +1,7 @@
 package io.pyspark.statestore.tables;
 
+import io.pyspark.statestore.write.LocalSpace;
+import io.pyspark.statestore.write.Payload;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.file.DirectoryStream;
@@ -13,9 +15,12 @@ import java.util.Random;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** A copy of a local SST with holes, as a lazy load makes it, for tests that have no checkpoint. */
 public final class HoleySst implements PartialFile.Origin {
@@ -32,6 +37,9 @@ public final class HoleySst implements PartialFile.Origin {
   private volatile Gate large;
 
   private volatile Gate small;
+
+  /** Before what arrives next is counted; null where there is none. */
+  private volatile Gate arrival;
 
   /** What the next check throws; null where it finds nothing wrong. */
   private volatile Throwable failure;
@@ -148,30 +156,217 @@ public final class HoleySst implements PartialFile.Origin {
    * Parts of a file may go from some time on. Somebody reads another name of it, who has pinned it before; then all
    * goes that may.
    *
-   * @return whether all bytes are there while it is pinned: when parts are given back, and when RocksDB deletes it; and
-   *     whether they are there afterwards
+   * @return whether all bytes are there while it is pinned, and afterwards
    */
   public static boolean[] pinned(Path directory, int length, Random random) throws IOException {
     LazyFiles files = cached(length);
     HoleySst origin = of(length, files, random);
     Path path = Files.write(directory.resolve("file.sst"), origin.whole);
     Path link = Files.createLink(directory.resolve("link"), path);
-    boolean[] found = new boolean[3];
+    boolean[] found = new boolean[2];
     try {
       PartialFile.Pin pin = PartialFile.pin(link);
-      PartialFile file = PartialFile.ofWhole(path, link, origin, files.cache());
-      files.add(file);
+      origin.durable(path);
       files.cache().giveBack(length);
-      found[0] = Arrays.equals(Files.readAllBytes(link), origin.whole);
-      file.giveBackAll();
-      found[1] = Arrays.equals(Files.readAllBytes(link), origin.whole);
+      found[0] = origin.isIn(link);
       pin.close();
       files.cache().giveBack(length);
-      found[2] = Arrays.equals(Files.readAllBytes(link), origin.whole);
+      found[1] = origin.isIn(link);
     } finally {
       files.close();
     }
     return found;
+  }
+
+  /**
+   * RocksDB deletes a file that a snapshot which is being taken has a link to, in the middle of a compaction.
+   *
+   * @return whether the link has its length all the time, and its bytes; how many bytes are counted as long as there is
+   *     a link, and afterwards
+   */
+  public static long[] deletedWhileLinked(Path directory, int length, Random random) throws Exception {
+    LazyFiles files = cached(2L * length);
+    HoleySst origin = of(length, files, random);
+    Path path = Files.write(directory.resolve("file.sst"), origin.whole);
+    Path link = Files.createLink(directory.resolve("link"), path);
+    files.loaded(directory, directory);
+    AtomicBoolean isOver = new AtomicBoolean();
+    FutureTask<Integer> looks =
+        started(
+            () -> {
+              int wrong = 0;
+              while (!isOver.get()) {
+                wrong += Files.size(link) == length ? 0 : 1;
+              }
+              return wrong;
+            });
+    try {
+      origin.durable(path);
+      LazyFiles.Hold hold = files.hold(List.of("file.sst"), () -> false, () -> {});
+      Files.delete(path);
+      files.deleted("file.sst");
+      hold.close();
+      files.cache().giveBack(length);
+      files.tidy();
+      long linked = used(files);
+      isOver.set(true);
+      boolean isRight = looks.get() == 0 && origin.isIn(link);
+      Files.delete(link);
+      files.tidy();
+      return new long[] {isRight ? 1 : 0, linked, used(files)};
+    } finally {
+      isOver.set(true);
+      files.close();
+    }
+  }
+
+  /** A file that is whole is durable from now on. */
+  private PartialFile durable(Path path) throws IOException {
+    Path link = Files.createLink(path.resolveSibling(UUID.randomUUID().toString()), path);
+    PartialFile file = PartialFile.ofWhole(path, link, this, files.cache());
+    files.add(file);
+    Files.delete(link);
+    return file;
+  }
+
+  private boolean isIn(Path path) throws IOException {
+    return Arrays.equals(Files.readAllBytes(path), whole);
+  }
+
+  /**
+   * A file is uploaded before its snapshot, and becomes durable under another name meanwhile; then all goes that may.
+   *
+   * @return whether all bytes are there while it is uploaded, and afterwards
+   */
+  public static boolean[] uploaded(Path directory, int length, Random random) throws IOException {
+    LazyFiles files = cached(length);
+    HoleySst origin = of(length, files, random);
+    Path path = Files.write(directory.resolve("file.sst"), origin.whole);
+    EarlyFile early = new EarlyFile(null, path, "0/0/file.sst", PartialFile.keyOf(path), length);
+    Path read = early.keep(new LocalSpace(() -> directory)).file();
+    boolean[] found = new boolean[2];
+    try {
+      origin.durable(path);
+      files.cache().giveBack(length);
+      found[0] = origin.isIn(read);
+      early.wasRead();
+      files.cache().giveBack(length);
+      found[1] = origin.isIn(read);
+    } finally {
+      files.close();
+    }
+    return found;
+  }
+
+  /**
+   * A file of which parts have gone is staged for a snapshot, and its store is closed before that is written.
+   *
+   * @param isAgain whether it was staged for another one before, became whole for that, and lost parts again
+   * @return whether it is refused then; whether it is known as long as it is staged, and afterwards
+   */
+  public static boolean[] closedWhileStaged(Path directory, int length, boolean isAgain, Random random)
+      throws IOException {
+    LazyFiles files = cached(length);
+    HoleySst origin = of(length, files, random);
+    Path path = Files.write(directory.resolve("file.sst"), origin.whole);
+    PartialFile file = origin.durable(path);
+    StagedTable first = staged(file);
+    StagedTable table = staged(file);
+    if (isAgain) {
+      first.complete();
+      first.close();
+      file = origin.durable(path);
+    }
+    giveBack(files, length);
+    if (file.missing() == 0) {
+      throw new IllegalStateException("nothing has gone");
+    }
+    Files.delete(path);
+    files.close();
+    boolean isRefused = false;
+    try {
+      table.complete();
+    } catch (IOException e) {
+      isRefused = true;
+    }
+    boolean isKnown = PartialFile.allKeys().contains(file.key());
+    table.close();
+    first.close();
+    return new boolean[] {isRefused, isKnown, PartialFile.allKeys().contains(file.key())};
+  }
+
+  private static StagedTable staged(PartialFile file) throws IOException {
+    Path kept = Files.createLink(file.path().resolveSibling(UUID.randomUUID().toString()), file.path());
+    return StagedTable.ofParts(Payload.ofFile(kept), file.key(), new PartialFile.Named(file.key()));
+  }
+
+  /**
+   * A read of a row has met a hole, which the background is filling when the read asks for it.
+   *
+   * @return whether the read is told that it was a hole
+   */
+  public static boolean filledMeanwhile(Path directory, int length, Random random) throws Exception {
+    LazyFiles store = new LazyFiles(false, 0);
+    HoleySst origin = of(length, store, random);
+    PartialFile file = new PartialFile(directory.resolve("file.sst"), length, origin);
+    store.add(file);
+    try {
+      Gate gate = new Gate();
+      origin.arrival = gate;
+      long before = store.progress();
+      FutureTask<Integer> background = started(() -> file.fetchSome(length));
+      gate.arrived.await();
+      boolean isHole = store.supply("file.sst", length / 2, 4 << 10, -1, before, new Object());
+      gate.open.countDown();
+      background.get();
+      return isHole;
+    } finally {
+      store.close();
+    }
+  }
+
+  /**
+   * A task is killed while all that is missing is fetched, of so many files, and two threads do that.
+   *
+   * @return how many files are whole when nobody does anything any more
+   */
+  public static int interrupted(Path directory, int length, int count, Random random) throws Exception {
+    LazyFiles store = new LazyFiles(false, 0);
+    ExecutorService threads = Executors.newFixedThreadPool(2);
+    try {
+      store.loading(threads);
+      Gate gate = new Gate();
+      for (int i = 0; i < count; i++) {
+        HoleySst origin = of(length, store, random);
+        origin.large = gate;
+        store.add(new PartialFile(directory.resolve(i + ".sst"), length, origin));
+      }
+      List<PartialFile> files = store.toHydrate();
+      CountDownLatch isOver = new CountDownLatch(1);
+      Thread task =
+          new Thread(
+              () -> {
+                try {
+                  store.awaitWhole();
+                } catch (IOException e) {
+                  isOver.countDown();
+                }
+              },
+              NAME);
+      task.start();
+      gate.arrived.await();
+      task.interrupt();
+      if (!isOver.await(PATIENCE_SECONDS, TimeUnit.SECONDS)) {
+        throw new IllegalStateException("it goes on");
+      }
+      gate.open.countDown();
+      threads.shutdown();
+      threads.awaitTermination(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      return (int) files.stream().filter(PartialFile::isWhole).count();
+    } finally {
+      threads.shutdownNow();
+      store.close();
+    }
   }
 
   /**
@@ -186,13 +381,96 @@ public final class HoleySst implements PartialFile.Origin {
     HoleySst origin = of(length, files, random);
     Path path = Files.write(directory.resolve("file.sst"), origin.whole);
     try {
-      Path link = Files.createLink(directory.resolve("link"), path);
-      PartialFile file = PartialFile.ofWhole(path, link, origin, cache);
-      files.add(file);
+      PartialFile file = origin.durable(path);
       for (int i = 0; i < 100; i++) {
         cache.giveBack(length);
       }
       return file.missing();
+    } finally {
+      files.close();
+    }
+  }
+
+  /**
+   * Loads files again and again, half of them new ones, while another thread forgets those that have no name any more.
+   *
+   * @return how many files with holes nobody knew of after a load
+   */
+  public static int forgotten(Path root, int count, int loads, Random random) throws Exception {
+    Path directory = Files.createDirectories(root.resolve("open"));
+    Path waiting = Files.createDirectories(root.resolve("waiting"));
+    LazyFiles files = new LazyFiles(false, 0);
+    FutureTask<Integer> forgetting = null;
+    int found = 0;
+    try {
+      // What a snapshot still has, and no later version, so that there is something to look for.
+      partial(directory.resolve("old.sst"), files, random);
+      Files.createLink(waiting.resolve("old.sst"), directory.resolve("old.sst"));
+      files.loaded(directory, root);
+      Files.delete(directory.resolve("old.sst"));
+      AtomicBoolean isOver = new AtomicBoolean();
+      forgetting =
+          started(
+              () -> {
+                while (!isOver.get()) {
+                  files.tidy();
+                }
+                return 0;
+              });
+      for (int load = 0; load < loads; load++) {
+        files.loadBegins();
+        for (int i = 0; i < count; i++) {
+          Path path = directory.resolve(i + ".sst");
+          if (i % 2 == 0 || PartialFile.keyIfThere(path) == null) {
+            Files.deleteIfExists(path);
+            partial(path, files, random);
+          }
+        }
+        files.loaded(directory, root);
+        for (int i = 0; i < count; i++) {
+          found += PartialFile.at(directory.resolve(i + ".sst")) == null ? 1 : 0;
+        }
+      }
+      isOver.set(true);
+      forgetting.get();
+      return found;
+    } finally {
+      files.close();
+    }
+  }
+
+  private static void partial(Path path, LazyFiles files, Random random) throws IOException {
+    HoleySst origin = of(1 << 12, files, random);
+    files.add(new PartialFile(path, 1 << 12, origin));
+  }
+
+  /**
+   * Has two blocks of each file fetched that lie near each other, and before that what takes three quarters of the
+   * room.
+   *
+   * @param limit bytes that may be on the disk
+   * @return how many bytes come for each file
+   */
+  public static long[] neighbours(Path directory, int length, int count, long limit, Random random) throws IOException {
+    LazyFiles files = cached(limit);
+    try {
+      List<HoleySst> origins = new ArrayList<>();
+      for (int i = 0; i < count; i++) {
+        HoleySst origin = of(length, files, random);
+        origin.requestMs = 2;
+        files.add(new PartialFile(directory.resolve(i + ".sst"), length, origin, files.cache()));
+        origins.add(origin);
+      }
+      files.cache().count(limit * 3 / 4);
+      long[] fetched = new long[count];
+      for (int i = 0; i < count; i++) {
+        List<LazyFiles.Part> parts =
+            List.of(
+                new LazyFiles.Part(i + ".sst", 0, 4 << 10), new LazyFiles.Part(i + ".sst", length - (4 << 10), length));
+        files.fetch(parts, 1, () -> false);
+        fetched[i] = origins.get(i).fetched;
+      }
+      return fetched;
     } finally {
       files.close();
     }
@@ -248,6 +526,14 @@ public final class HoleySst implements PartialFile.Origin {
         open.await();
       } catch (InterruptedException e) {
         throw new InterruptedIOException();
+      }
+    }
+
+    private void passUninterrupted() {
+      try {
+        pass();
+      } catch (IOException e) {
+        throw new IllegalStateException(e);
       }
     }
   }
@@ -459,9 +745,17 @@ public final class HoleySst implements PartialFile.Origin {
   }
 
   @Override
-  public void arrived(int bytes, PartialFile.Why why) {
+  public void arrives() {
+    Gate gate = arrival;
+    arrival = null;
+    if (gate != null) {
+      gate.passUninterrupted();
+    }
     files.arrived();
   }
+
+  @Override
+  public void arrived(int bytes, PartialFile.Why why) {}
 
   @Override
   public void check(Path file, int crc32c) throws IOException {

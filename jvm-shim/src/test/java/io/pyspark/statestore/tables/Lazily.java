@@ -18,7 +18,7 @@ public final class Lazily {
   public static void asEver() {
     from(1 << 20, 1 << 10, 64 << 10);
     pause(false);
-    readsGoFirstFor(10);
+    readsGoFirstFor(100);
     lostAfter(120_000);
     farApart(120_000);
     wholeAt(100 << 20);
