@@ -34,9 +34,8 @@ from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
 from benchmarks.nexmark_queries import QUERIES, Query
 from benchmarks.nexmark_sides import NexmarkSide, Stage, run_in_turn
 from benchmarks.restart import ANOTHER_HOST, end
-from benchmarks.restart_process import jvm_pid
 from benchmarks.scenario import Scenario
-from benchmarks.sides import BenchmarkError, environment, jvm_memory
+from benchmarks.sides import BenchmarkError, environment, jvm_memory, jvm_pid
 
 ROOT = Path(__file__).resolve().parent.parent
 RETURN_SECONDS = 1800

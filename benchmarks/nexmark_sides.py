@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.nexmark_events import SCHEMA, Shape
 from benchmarks.nexmark_places import Place
 from benchmarks.nexmark_queries import Query
 from benchmarks.scenario import Scenario
-from benchmarks.sides import STOCK_PROVIDERS, Side, merged_settings, start_session
+from benchmarks.sides import STOCK_PROVIDERS, Side, cpu_seconds, merged_settings, start_session
 from benchmarks.workloads import fingerprint
 
 _FILE_MERGING = "spark.sql.streaming.stateStore.fileMerging."
@@ -143,20 +142,6 @@ class NexmarkSide(Side):
         for name in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs", "numRowsTotal", "memoryUsedBytes"):
             record[name] = sum(operator[name] for operator in operators)
         return record
-
-
-def cpu_seconds(spark: SparkSession) -> float:
-    """Processor time so far of a session's JVM and of the Python workers that it has started."""
-    jvm: Any = spark._jvm
-    process = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
-    total = 0.0
-    for each in (process, *process.children(recursive=True)):
-        try:
-            times = each.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-    return total
 
 
 def settings_of(scenario: Scenario, names: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -17,9 +17,9 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 
 from benchmarks.filesystems import CallCounters
-from benchmarks.loads import Loads, java_option
+from benchmarks.loads import Loads, java_option, snapshot_seconds
 from benchmarks.scenario import Scenario
-from benchmarks.sides import BenchmarkError, Side, environment, merged_settings, start_session
+from benchmarks.sides import BenchmarkError, Side, cpu_seconds, environment, jvm_pid, merged_settings, start_session
 
 
 def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path) -> None:
@@ -96,16 +96,12 @@ def java_causes(error: Any) -> str:
     return "\n  because ".join(found)
 
 
-def jvm_pid(spark: Any) -> int:
-    """The id of the process of a session's JVM."""
-    return int(spark._jvm.java.lang.ProcessHandle.current().pid())
-
-
 def sst_bytes(spark: Any) -> dict[str, int]:
-    """Bytes of SSTs that merged state had on this host, that it fetched, and that it has left out at first."""
+    """Bytes of SSTs: those that merged state had on this host, fetched, left out, uploaded early, and wasted."""
     logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
     metrics = [log.metrics().snapshot() for log in logs]
-    names = ("cachedBytes", "fetchedBytes", "leftOutBytes", "demandedBytes", "lookAheadBytes", "hydratedBytes")
+    early = ("earlyBytes", "wastedBytes")
+    names = ("cachedBytes", "fetchedBytes", "leftOutBytes", "demandedBytes", "lookAheadBytes", "hydratedBytes", *early)
     return {name: sum(each[name] for each in metrics) for name in names}
 
 
@@ -120,8 +116,8 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
 
     Returns:
         seconds from the start of the query to the end of its first batch, its counts, output and durations, what
-        following batches took and what was counted until then, the bytes of SSTs on the local disk four times a second,
-        and the id of the JVM's process.
+        following batches took, of processors, too, and what was counted until then, the bytes of SSTs on the local disk
+        four times a second, and the id of the JVM's process.
     """
     (name,) = scenario.sides
     merged = merged_settings(scenario) if name == "merged" else {}
@@ -141,10 +137,12 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     ssts = sst_bytes(spark) if merged else {}
     loads = Loads(log).seconds()
     side.first_batch = progress["batchId"] + 1
+    cpu = cpu_seconds(spark)
     for file in following:
         side.run_batch(Path(file))
     ssts_at_the_end = sst_bytes(spark) if merged else {}
     at_the_end = counters.snapshot(name)
+    cpu = cpu_seconds(spark) - cpu
     pid = jvm_pid(spark)
     counters.delay(0)
     side.stop()
@@ -158,9 +156,11 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
         "output": list(progress["observedMetrics"]["check"]),
         "durations_ms": dict(progress["durationMs"]),
         "following_ms": [batch["trigger_ms"] for batch in side.batches],
+        "following_cpu_seconds": cpu,
         "following_output": [batch["output"] for batch in side.batches],
         "ssts_at_the_end": ssts_at_the_end,
         "counts_at_the_end": at_the_end,
+        "snapshot_seconds": snapshot_seconds(log),
         "local_bytes": local.end(),
         "jvm": pid,
     }

@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 
 from benchmarks.filesystems import CallCounters, Counts, minus
 from benchmarks.scenario import Scenario
-from benchmarks.sides import Side, merged_settings, start_session
+from benchmarks.sides import Side, jvm_pid, merged_settings, start_session
 
 FUNCTION = "io.pyspark.statestore.testing.ProcessCounts"
 PATIENCE_SECONDS = 120
@@ -94,8 +94,7 @@ def main() -> int:
         begin = time.monotonic()
         said["counts"] = counters.snapshot(name)
         said["seconds"] = time.monotonic() - begin + side.progress()["durationMs"]["triggerExecution"] / 1000
-    jvm: Any = spark._jvm
-    said["pids"] = [*counters.pids, int(jvm.java.lang.ProcessHandle.current().pid()), os.getpid()]
+    said["pids"] = [*counters.pids, jvm_pid(spark), os.getpid()]
     partial = answer.with_suffix(".partial")
     partial.write_text(json.dumps(said))
     partial.rename(answer)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -230,10 +231,15 @@ def _values(row: Any) -> list[Any]:
     return list(row.values() if isinstance(row, Mapping) else row)
 
 
+def jvm_pid(spark: Any) -> int:
+    """The id of the process of a session's JVM."""
+    return int(spark._jvm.java.lang.ProcessHandle.current().pid())
+
+
 def jvm_memory(spark: SparkSession) -> dict[str, int]:
     """Memory of the session's JVM in bytes: peak resident size, and heap in use after a collection."""
     jvm: Any = spark._jvm
-    status = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/status")
+    status = Path(f"/proc/{jvm_pid(spark)}/status")
     memory = {}
     if status.exists():
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
@@ -242,6 +248,19 @@ def jvm_memory(spark: SparkSession) -> dict[str, int]:
     runtime = jvm.Runtime.getRuntime()
     memory["heap_after_gc"] = runtime.totalMemory() - runtime.freeMemory()
     return memory
+
+
+def cpu_seconds(spark: SparkSession) -> float:
+    """Processor time so far of a session's JVM and of the Python workers that it has started."""
+    process = psutil.Process(jvm_pid(spark))
+    total = 0.0
+    for each in (process, *process.children(recursive=True)):
+        try:
+            times = each.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
 
 
 def environment(spark: SparkSession) -> dict[str, Any]:
