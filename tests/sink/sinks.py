@@ -145,6 +145,14 @@ class FileSink:
         found = (path.relative_to(self.files) for path in self.files.rglob("*") if path.is_file())
         return sorted(str(path) for path in found if path.parent != Path("_spark_metadata") and path.suffix != ".crc")
 
+    def present_but_staged(self) -> list[str]:
+        """As `present`, without what is staged.
+
+        A job that has failed or was cancelled tidies up without waiting for its other tasks. What one of them writes
+        later stays in the staging directory for a day.
+        """
+        return [file for file in self.present() if not file.startswith(f"{STAGING}/")]
+
 
 def both(
     spark: SparkSession, folder: Path, batches: Sequence[Sequence[Mapping[str, Any]]], **of_sink: Any

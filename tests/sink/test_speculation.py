@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from tests.cluster.sums import Hold, settings
 from tests.cluster.two_hosts import SPECULATION, require_hosts, two_hosts
 from tests.jvm.harness import TESTING, until
-from tests.sink.sinks import STAGING, FileSink, rows_of
+from tests.sink.sinks import FileSink, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
@@ -48,6 +48,6 @@ def test_each_row_is_there_once(make_spark: Callable[..., Any], main_jar: Path, 
             # What comes too late is where no reader looks.
             listed = {file for batch in range(4) for file in sink.listed(batch)}
             until(lambda: not spark.sparkContext.statusTracker().getActiveStageIds(), "the end of all tasks")
-            assert {file for file in sink.present() if not file.startswith(f"{STAGING}/")} == listed
+            assert {*sink.present_but_staged()} == listed
         finally:
             spark.stop()
