@@ -116,9 +116,18 @@ final class Chunks {
    * @param most how many, at most
    */
   Run take(int first, int last, long most, boolean isOfRow) {
+    return take(first, last, most, 0, isOfRow);
+  }
+
+  /**
+   * The same.
+   *
+   * @param bridge so many chunks that are here may come along between two that are missing, if it is more than usual
+   */
+  Run take(int first, int last, long most, long bridge, boolean isOfRow) {
     long to = Math.min(last, first + Math.max(1L, most));
     int end = first + 1;
-    for (int at = end; at < to && !isTaken(at, isOfRow) && at - end < BRIDGE; at++) {
+    for (int at = end; at < to && !isTaken(at, isOfRow) && at - end < Math.max(BRIDGE, bridge); at++) {
       if (!here.get(at)) {
         end = at + 1;
       }

@@ -109,6 +109,7 @@ public final class LazyFiles implements AutoCloseable {
   private final AtomicLong waits = new AtomicLong();
 
   private final RequestCosts costs = new RequestCosts();
+  private final RestOfFiles rests = new RestOfFiles(costs);
 
   private volatile Executor threads = Runnable::run;
   private volatile IOException damage;
@@ -283,11 +284,18 @@ public final class LazyFiles implements AutoCloseable {
     return cache == null ? ahead : Math.min(ahead, Math.max(least, cache.limit() / AHEAD_SHARE));
   }
 
-  /** Of a file of which half was asked for the rest comes, too. */
-  private void wasAskedFor(PartialFile file) {
-    if (file.wasAskedFor()) {
+  /** Of a file of which half was asked for the rest comes, too. Returns whether that has just become so. */
+  private boolean wasAskedFor(PartialFile file) {
+    boolean becomes = file.wasAskedFor();
+    if (becomes) {
       Hydrator.add(this);
     }
+    return becomes;
+  }
+
+  /** Whether the loaded version has a file, and nothing is wrong with any of it. */
+  private boolean isLoaded(PartialFile file) {
+    return damage == null && open.get(nameOf(file)) == file;
   }
 
   private static List<Callable<Void>> shares(PartialFile file, long from, long to) {
@@ -363,7 +371,9 @@ public final class LazyFiles implements AutoCloseable {
       if (bytes > 0) {
         costs.add(bytes, System.nanoTime() - began);
       }
-      wasAskedFor(file);
+      if (wasAskedFor(file)) {
+        rests.fetch(file, threads, () -> isCancelled.getAsBoolean() || !isLoaded(file));
+      }
       return null;
     };
   }

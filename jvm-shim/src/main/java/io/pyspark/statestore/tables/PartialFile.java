@@ -603,6 +603,15 @@ public final class PartialFile implements LocalCache.Cached {
 
   /** Fetches something that is missing; returns how many bytes, 0 where there is nothing to do. */
   int fetchSome(int bytes) throws IOException {
+    return fetchSome(bytes, 0);
+  }
+
+  /**
+   * The same.
+   *
+   * @param bridge so many bytes that are there may come along between two parts that are missing, or a few anyway
+   */
+  int fetchSome(int bytes, long bridge) throws IOException {
     if (isUnchecked()) {
       // The check failed for a reason that says nothing of the file.
       complete();
@@ -621,7 +630,7 @@ public final class PartialFile implements LocalCache.Cached {
         return 0;
       }
       long most = Math.min(MAX_READ, bytes) / chunks.size();
-      taken = chunks.take(first, chunks.count(), most, false);
+      taken = chunks.take(first, chunks.count(), most, bridge / chunks.size(), false);
       chunks.isInBackground(taken);
       cursor = taken.end();
     }

@@ -1,0 +1,175 @@
+package io.pyspark.statestore.tables;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** A store with large files, of each of which look-ahead asks for half. What comes then is held back. */
+public final class Halves {
+  /** What is asked for, and what lies between: more than what would come along. */
+  private static final int PIECE = 256 << 10;
+
+  private static final int PATIENCE_SECONDS = 60;
+
+  private final LazyFiles store = new LazyFiles(false, 0);
+  private final ExecutorService threads = Executors.newCachedThreadPool();
+  private final CountDownLatch open = new CountDownLatch(1);
+  private final AtomicInteger held = new AtomicInteger();
+  private final AtomicInteger ofRest = new AtomicInteger();
+  private final List<Source> sources = new ArrayList<>();
+  private final Path directory;
+  private volatile boolean isCancelled;
+  private volatile boolean fails;
+
+  /** Of so many files of so many bytes. */
+  public Halves(Path directory, int length, int count, Random random) throws IOException {
+    this.directory = directory;
+    store.loading(threads);
+    for (int i = 0; i < count; i++) {
+      Source source = new Source(i + ".sst", length, random);
+      sources.add(source);
+      store.add(source.file);
+    }
+  }
+
+  /** Asks. */
+  public void ask() throws IOException {
+    List<LazyFiles.Part> parts = new ArrayList<>();
+    for (Source source : sources) {
+      for (int at = 0; at < source.whole.length; at += 2 * PIECE) {
+        parts.add(new LazyFiles.Part(source.name, at, at + PIECE));
+      }
+    }
+    store.fetch(parts, 4, () -> isCancelled);
+  }
+
+  /** How many requests for the rest are held back. */
+  public int held() {
+    return held.get();
+  }
+
+  /** How many requests for the rest there were. */
+  public int ofRest() {
+    return ofRest.get();
+  }
+
+  /** From now on requests for the rest are answered. */
+  public void letGo() {
+    open.countDown();
+  }
+
+  /** The task is killed. */
+  public void cancel() {
+    isCancelled = true;
+  }
+
+  /** Another version has other files of these names. */
+  public void loadAnother(Random random) throws IOException {
+    for (Source source : sources) {
+      Files.delete(directory.resolve(source.name));
+      store.add(new Source(source.name, source.whole.length, random).file);
+    }
+  }
+
+  /** Whether requests for the rest fail. */
+  public void fail(boolean now) {
+    fails = now;
+  }
+
+  /** Waits until the threads of the store do nothing any more. */
+  public void awaitThreads() throws InterruptedException {
+    threads.shutdown();
+    if (!threads.awaitTermination(PATIENCE_SECONDS, TimeUnit.SECONDS)) {
+      throw new IllegalStateException("they go on");
+    }
+  }
+
+  /** How many files are as they were written. */
+  public int whole() throws IOException {
+    int found = 0;
+    for (Source source : sources) {
+      boolean isRight = Arrays.equals(Files.readAllBytes(directory.resolve(source.name)), source.whole);
+      found += source.file.isWhole() && isRight ? 1 : 0;
+    }
+    return found;
+  }
+
+  /** The store is closed. */
+  public void close() {
+    open.countDown();
+    threads.shutdownNow();
+    store.close();
+  }
+
+  /** What a file is fetched from. */
+  private final class Source implements PartialFile.Origin {
+    private final String name;
+    private final byte[] whole;
+    private final PartialFile file;
+    private int fetched;
+
+    private Source(String name, int length, Random random) throws IOException {
+      this.name = name;
+      whole = new byte[length];
+      random.nextBytes(whole);
+      file = new PartialFile(directory.resolve(name), length, this);
+    }
+
+    @Override
+    public void read(long position, byte[] buffer, int length) throws IOException {
+      if (isOfRest(length)) {
+        ofRest.incrementAndGet();
+        held.incrementAndGet();
+        try {
+          open.await();
+        } catch (InterruptedException e) {
+          throw new IOException(e);
+        } finally {
+          held.decrementAndGet();
+        }
+        if (fails) {
+          throw new IOException("it does not answer");
+        }
+      }
+      System.arraycopy(whole, (int) position, buffer, 0, length);
+    }
+
+    private synchronized boolean isOfRest(int length) {
+      fetched += length;
+      return fetched > whole.length / 2;
+    }
+
+    @Override
+    public void arrives() {
+      store.arrived();
+    }
+
+    @Override
+    public void arrived(int bytes, PartialFile.Why why) {}
+
+    @Override
+    public void check(Path path, int crc32c) {}
+
+    @Override
+    public void decided(PartialFile decided, IOException failure) {
+      store.decided(decided, failure);
+    }
+
+    @Override
+    public void undecided(PartialFile undecided) {
+      store.undecided(undecided);
+    }
+
+    @Override
+    public void postponed() {}
+  }
+}
