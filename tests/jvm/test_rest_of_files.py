@@ -12,55 +12,78 @@ from tests.jvm.harness import until
 
 pytestmark = pytest.mark.spark
 
-FILES = 6
-LENGTH = 4 << 20
+FILES = 8
+LENGTH = 8 << 20
 PIECE = 256 << 10
 """Look-ahead asks for every second one."""
-AT_ONCE = 8
+AT_ONCE = 16
+"""In a process, however many files there are."""
 
 
 @pytest.fixture
-def halves(jvm: Any, tmp_path: Path) -> Iterator[Any]:
+def files(jvm: Any, tmp_path: Path) -> Iterator[Any]:
     """Files whose rest is held back, without what is fetched in the background at a rate."""
     lazily = jvm.io.pyspark.statestore.tables.Lazily
     lazily.pause(True)
-    made = jvm.io.pyspark.statestore.tables.Halves(
+    made = jvm.io.pyspark.statestore.tables.AskedFiles(
         jvm.java.io.File(str(tmp_path)).toPath(), LENGTH, FILES, jvm.java.util.Random(1)
     )
-    made.ask()
+    made.ask(True)
     until(lambda: made.held() == AT_ONCE, "requests for the rest")
     yield made
     made.close()
     lazily.asEver()
 
 
-def test_all_files_become_whole(halves: Any) -> None:
-    assert halves.whole() == 0
-    halves.letGo()
-    until(lambda: halves.whole() == FILES, "whole files")
-    assert halves.ofRest() <= FILES * LENGTH // (2 * PIECE), "one for each part that nobody asked for"
+def test_all_files_become_whole(files: Any) -> None:
+    assert files.whole() == 0
+    files.letGo()
+    until(lambda: files.whole() == FILES, "whole files")
+    assert files.ofRest() <= FILES * LENGTH // (2 * PIECE), "one for each part that nobody asked for"
 
 
-def test_it_ends_with_its_task(halves: Any) -> None:
-    halves.cancel()
-    halves.letGo()
-    halves.awaitThreads()
-    assert halves.ofRest() == AT_ONCE
-    assert halves.whole() < FILES
+def test_it_ends_with_its_task(files: Any) -> None:
+    files.cancel()
+    files.letGo()
+    files.awaitThreads()
+    assert files.ofRest() == AT_ONCE
+    assert files.whole() < FILES
 
 
-def test_it_ends_where_another_version_is_loaded(jvm: Any, halves: Any) -> None:
-    halves.loadAnother(jvm.java.util.Random(2))
-    halves.letGo()
-    halves.awaitThreads()
-    assert halves.ofRest() == AT_ONCE
+def test_it_ends_where_another_version_is_loaded(jvm: Any, files: Any) -> None:
+    files.loadAnother(jvm.java.util.Random(2))
+    files.letGo()
+    files.awaitThreads()
+    assert files.ofRest() == AT_ONCE
 
 
-def test_what_fails_is_left_to_the_background(jvm: Any, halves: Any) -> None:
-    halves.fail(True)
-    halves.letGo()
-    halves.awaitThreads()
-    assert halves.whole() == 0
-    halves.fail(False)
+@pytest.mark.parametrize("failure", ["java.io.IOException", "java.lang.NoClassDefFoundError"])
+def test_what_fails_is_left_to_the_background(jvm: Any, files: Any, failure: str) -> None:
+    """It ends no thread: Spark ends an executor of which any thread was ended by an error."""
+    files.fail(getattr(jvm, failure)("it does not answer"))
+    files.letGo()
+    files.awaitThreads()
+    assert files.whole() == 0
+    assert files.ended() == 0
+    files.fail(None)
     jvm.io.pyspark.statestore.tables.Lazily.pause(False)
-    until(lambda: halves.whole() == FILES, "whole files")
+    until(lambda: files.whole() == FILES, "whole files")
+
+
+@pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")
+@pytest.mark.parametrize(("percent", "comes"), [(20, False), (40, True)])
+def test_the_rest_comes_where_a_quarter_of_the_rows_is_asked_for(
+    jvm: Any, tmp_path: Path, percent: int, comes: bool
+) -> None:
+    """A fifth of small rows needs more than half of the blocks, and the rest would come for nothing."""
+    lazily = jvm.io.pyspark.statestore.tables.Lazily
+    lazily.pause(True)
+    try:
+        rows = 40_000
+        database = jvm.io.pyspark.statestore.rocks.HoleyDatabase
+        left_out, missing = database.asked(str(tmp_path), rows, 700, rows * percent // 100)
+    finally:
+        lazily.asEver()
+    assert left_out > 20 << 20
+    assert 0 <= missing < left_out / 2
+    assert (missing == 0) == comes

@@ -109,7 +109,6 @@ public final class LazyFiles implements AutoCloseable {
   private final AtomicLong waits = new AtomicLong();
 
   private final RequestCosts costs = new RequestCosts();
-  private final RestOfFiles rests = new RestOfFiles(costs);
 
   private volatile Executor threads = Runnable::run;
   private volatile IOException damage;
@@ -284,13 +283,11 @@ public final class LazyFiles implements AutoCloseable {
     return cache == null ? ahead : Math.min(ahead, Math.max(least, cache.limit() / AHEAD_SHARE));
   }
 
-  /** Of a file of which half was asked for the rest comes, too. Returns whether that has just become so. */
-  private boolean wasAskedFor(PartialFile file) {
-    boolean becomes = file.wasAskedFor();
-    if (becomes) {
+  /** Of a file of which half was asked for the rest comes, too. */
+  private void wasAskedFor(PartialFile file) {
+    if (file.wasAskedFor()) {
       Hydrator.add(this);
     }
-    return becomes;
   }
 
   /** Whether the loaded version has a file, and nothing is wrong with any of it. */
@@ -316,10 +313,12 @@ public final class LazyFiles implements AutoCloseable {
    * where another request would take longer.
    *
    * @param parallelism how many requests are under way at the same time
+   * @param isMuch whether so much was asked for by now that of files of which half is here the rest is to come at once
    * @param isCancelled asked before each request
    * @return how many of the parts were missing
    */
-  public int fetch(Collection<Part> parts, int parallelism, BooleanSupplier isCancelled) throws IOException {
+  public int fetch(Collection<Part> parts, int parallelism, boolean isMuch, BooleanSupplier isCancelled)
+      throws IOException {
     touchedNanos = System.nanoTime();
     check();
     Map<PartialFile, List<Part>> wanted = new HashMap<>();
@@ -339,7 +338,18 @@ public final class LazyFiles implements AutoCloseable {
     } finally {
       Hydrator.readWaits();
     }
+    if (isMuch) {
+      fetchRests(isCancelled);
+    }
     return missing;
+  }
+
+  private void fetchRests(BooleanSupplier isCancelled) {
+    for (PartialFile file : open.values()) {
+      if (file.isForRest()) {
+        RestOfFiles.fetch(file, costs, threads, () -> isCancelled.getAsBoolean() || !isLoaded(file));
+      }
+    }
   }
 
   private void addRequests(
@@ -371,9 +381,7 @@ public final class LazyFiles implements AutoCloseable {
       if (bytes > 0) {
         costs.add(bytes, System.nanoTime() - began);
       }
-      if (wasAskedFor(file)) {
-        rests.fetch(file, threads, () -> isCancelled.getAsBoolean() || !isLoaded(file));
-      }
+      wasAskedFor(file);
       return null;
     };
   }

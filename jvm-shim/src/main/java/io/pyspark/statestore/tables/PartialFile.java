@@ -161,8 +161,23 @@ public final class PartialFile implements LocalCache.Cached {
 
   private volatile long touchedNanos;
 
+  /** Whether half of it was asked for, and nobody has begun to fetch the rest at once, as whoever asks is to do now. */
+  synchronized boolean isForRest() {
+    boolean becomes = isWanted && !isBegun;
+    isBegun |= becomes;
+    return becomes;
+  }
+
+  /** The task that wanted the rest at once has ended; another one may want it again. */
+  synchronized void restIsOver() {
+    isBegun = false;
+  }
+
   /** Whether the rest is to come, though nobody has asked for it. */
   private boolean isWanted;
+
+  /** Whether that was begun with. */
+  private boolean isBegun;
 
   /** Nothing is given back from this chunk on. */
   private int keptFrom;

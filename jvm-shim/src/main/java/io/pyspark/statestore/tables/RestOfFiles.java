@@ -12,8 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Fetches what is missing of a store's SSTs of which look-ahead has asked for half, as fast as a load would: as long as
- * a file has holes, look-ahead has RocksDB look for each row before the operator reads it.
+ * Fetches what is missing of SSTs of which half is here, once look-ahead has asked for many of a store's rows, faster
+ * than the {@link Hydrator} does: as long as a file has holes, look-ahead has RocksDB look for each row before the
+ * operator reads it. Where few rows are asked for, that costs less than what would come for nothing.
  *
  * <p>Nobody waits for it: whoever needs a part of it meanwhile fetches that beside it. So it may end at any time, with
  * the task, the version, or a failure. What is left then is the {@link Hydrator}'s, which knows the file, too.
@@ -21,63 +22,76 @@ import org.slf4j.LoggerFactory;
 final class RestOfFiles {
   private static final Logger LOG = LoggerFactory.getLogger(RestOfFiles.class);
 
-  /** What a thread has in memory at a time. */
-  private static final int PART = 1 << 20;
+  /** What a thread has in memory at a time. A whole megabyte would take two of the parts in which G1 has its heap. */
+  private static final int PART = 960 << 10;
 
-  private record Rest(PartialFile file, BooleanSupplier isOver) {}
+  /** Of this process, however many stores it has. */
+  private static final int MOST_THREADS = 2 * Parallel.READS;
 
-  private final RequestCosts costs;
-  private final Queue<Rest> rests = new ConcurrentLinkedQueue<>();
-  private final AtomicInteger workers = new AtomicInteger();
+  private static final Queue<Rest> RESTS = new ConcurrentLinkedQueue<>();
+  private static final AtomicInteger THREADS = new AtomicInteger();
 
-  /** Of a store whose requests cost so much. */
-  RestOfFiles(RequestCosts costs) {
-    this.costs = costs;
-  }
+  private record Rest(PartialFile file, RequestCosts costs, BooleanSupplier isOver) {}
+
+  private RestOfFiles() {}
 
   /**
    * Begins with a file.
    *
+   * @param costs of requests for parts of it
    * @param isOver asked before each part
    */
-  void fetch(PartialFile file, Executor threads, BooleanSupplier isOver) {
-    rests.add(new Rest(file, isOver));
+  static void fetch(PartialFile file, RequestCosts costs, Executor threads, BooleanSupplier isOver) {
+    RESTS.add(new Rest(file, costs, isOver));
     long parts = (file.missing() + PART - 1) / PART;
     for (int i = 0; i < parts && begin(threads); i++) {
       // Each of them takes one part after the other.
     }
   }
 
-  private boolean begin(Executor threads) {
-    if (workers.incrementAndGet() <= Parallel.READS) {
-      try {
-        threads.execute(this::run);
-        return true;
-      } catch (RejectedExecutionException | OutOfMemoryError e) {
-        LOG.debug("No thread is left for the rest of what look-ahead has asked for", e);
-      }
+  private static boolean begin(Executor threads) {
+    if (!takesPlace()) {
+      return false;
     }
-    workers.decrementAndGet();
-    return false;
+    try {
+      threads.execute(RestOfFiles::run);
+      return true;
+    } catch (RejectedExecutionException | OutOfMemoryError e) {
+      THREADS.decrementAndGet();
+      LOG.debug("No thread is left for the rest of what look-ahead has asked for", e);
+      return false;
+    }
   }
 
-  private void run() {
-    try {
-      for (Rest rest = rests.peek(); rest != null; rest = rests.peek()) {
+  private static boolean takesPlace() {
+    boolean takes = THREADS.incrementAndGet() <= MOST_THREADS;
+    if (!takes) {
+      THREADS.decrementAndGet();
+    }
+    return takes;
+  }
+
+  private static void run() {
+    do {
+      for (Rest rest = RESTS.peek(); rest != null; rest = RESTS.peek()) {
         if (!fetchPart(rest)) {
-          rests.remove(rest);
+          RESTS.remove(rest);
         }
       }
-    } finally {
-      workers.decrementAndGet();
-    }
+      THREADS.decrementAndGet();
+      // Of what has come since the last look nobody else may know.
+    } while (!RESTS.isEmpty() && takesPlace());
   }
 
-  /** Whether there may be another one. */
-  private boolean fetchPart(Rest rest) {
+  /** Whether there may be another one. What fails here must end no thread: Spark would end the process with it. */
+  private static boolean fetchPart(Rest rest) {
     try {
-      return !rest.isOver.getAsBoolean() && rest.file.fetchSome(PART, costs.bridge()) > 0;
-    } catch (IOException | RuntimeException | OutOfMemoryError e) {
+      if (rest.isOver.getAsBoolean()) {
+        rest.file.restIsOver();
+        return false;
+      }
+      return rest.file.fetchSome(PART, rest.costs.bridge()) > 0;
+    } catch (IOException | RuntimeException | Error e) {
       LOG.debug("{} is completed more slowly", rest.file.path(), e);
       return false;
     }

@@ -157,9 +157,18 @@ public class AskedRocksDB extends RocksDB {
 
   /** How many bytes RocksDB's cache of blocks has, also those of other databases that share it; 0 if not known. */
   final long cacheBytes() {
+    return property("rocksdb.block-cache-capacity");
+  }
+
+  /** About how many rows there are; 0 if not known. Those that were written several times may count as often. */
+  final long rows() {
+    return property("rocksdb.estimate-num-keys");
+  }
+
+  private long property(String name) {
     closing.readLock().lock();
     try {
-      return isClosed ? 0 : original.getLongProperty("rocksdb.block-cache-capacity");
+      return isClosed ? 0 : original.getLongProperty(name);
     } catch (RocksDBException e) {
       return 0;
     } finally {

@@ -15,6 +15,7 @@ import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
@@ -42,6 +43,9 @@ public final class ReadAhead implements StoreAhead<AskedKey> {
   /** So many neighbours in the order of keys are read by one thread, because they may be in one block. */
   private static final int NEIGHBOURS = 8;
 
+  /** Where one key in so many was asked for, all files that have half of their bytes are wanted whole. */
+  private static final int MANY = 4;
+
   /** A key takes about so much of RocksDB's cache: the block of its row, and those of indexes and filters. */
   private static final int CACHE_BYTES_OF_KEY = 8 << 10;
 
@@ -60,6 +64,9 @@ public final class ReadAhead implements StoreAhead<AskedKey> {
   private final LazyFiles files;
 
   private final DiskReads disk;
+
+  /** How many keys were asked for where files had holes, each time that one was. */
+  private final AtomicLong keysAsked = new AtomicLong();
 
   /**
    * Of a database.
@@ -121,6 +128,7 @@ public final class ReadAhead implements StoreAhead<AskedKey> {
     List<AskedKey> left = keys;
     int present = 0;
     int fetched = 0;
+    boolean areMany = keysAsked.addAndGet(keys.size()) >= Math.max(1, asked.rows() / MANY);
     try (ReadOptions options = new ReadOptions()) {
       for (int round = 0; round < ROUNDS && !left.isEmpty(); round++) {
         Set<LazyFiles.Part> parts = new HashSet<>();
@@ -129,7 +137,7 @@ public final class ReadAhead implements StoreAhead<AskedKey> {
         if (parts.isEmpty() || isCancelled.getAsBoolean()) {
           break;
         }
-        fetched += files.fetch(parts, parallelism, isCancelled);
+        fetched += files.fetch(parts, parallelism, areMany, isCancelled);
       }
     }
     return new LookAhead(1, keys.size(), present, fetched);

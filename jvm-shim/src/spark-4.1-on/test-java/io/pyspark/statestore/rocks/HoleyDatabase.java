@@ -9,7 +9,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.Comparator;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Objects;
 import java.util.Random;
@@ -18,6 +20,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.rocksdb.BlockBasedTableConfig;
 import org.rocksdb.BloomFilter;
@@ -228,19 +232,11 @@ public final class HoleyDatabase {
     Path whole = Files.createDirectories(Path.of(directory, "whole"));
     Path holey = Files.createDirectories(Path.of(directory, "holey"));
     Random random = new Random(7);
-    byte[] value = new byte[valueBytes];
     // Two, as a block that the one has read is found in the cache by the other.
     try (Options options = new Options().setCreateIfMissing(true);
         Options lazily = new Options().setDisableAutoCompactions(true);
         LazyFiles files = new LazyFiles(false, 0)) {
-      try (RocksDB db = RocksDB.open(options, whole.toString());
-          FlushOptions flush = new FlushOptions()) {
-        for (int i = 0; i < rows; i++) {
-          random.nextBytes(value);
-          db.put(key(i), value);
-        }
-        db.flush(flush);
-      }
+      write(whole, options, rows, valueBytes, random);
       long before = copy(whole, holey, sst -> HoleySst.copy(whole.resolve(sst), holey.resolve(sst), files, 0, random));
       try (RocksDB db = RocksDB.open(options, whole.toString());
           LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
@@ -250,6 +246,61 @@ public final class HoleyDatabase {
         }
       }
       return new long[] {before, HoleySst.missing(files)};
+    }
+  }
+
+  /**
+   * Looks ahead for random rows of a database that has only the ends of its files, 256 at a time.
+   *
+   * @return what was missing before, and when nobody fetches any more
+   */
+  public static long[] asked(String directory, int rows, int valueBytes, int keys) throws Exception {
+    RocksDB.loadLibrary();
+    Path whole = Files.createDirectories(Path.of(directory, "whole"));
+    Path holey = Files.createDirectories(Path.of(directory, "holey"));
+    Random random = new Random(7);
+    ExecutorService threads = Executors.newCachedThreadPool();
+    try (Options options = new Options().setCreateIfMissing(true);
+        Options lazily = new Options().setDisableAutoCompactions(true);
+        LazyFiles files = new LazyFiles(false, 0)) {
+      HoleySst.fetchWith(files, threads);
+      write(whole, options, rows, valueBytes, random);
+      long before = copy(whole, holey, sst -> HoleySst.copy(whole.resolve(sst), holey.resolve(sst), files, 0, random));
+      try (LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
+        ReadAhead ahead = new ReadAhead(() -> lazy, files, null);
+        List<Integer> order = IntStream.range(0, rows).boxed().collect(Collectors.toList());
+        Collections.shuffle(order, random);
+        for (int at = 0; at < keys; at += 256) {
+          Iterator<Integer> window = order.subList(at, Math.min(keys, at + 256)).iterator();
+          List<AskedKey> of = ahead.keysOf(() -> window.hasNext() && isAsked(lazy, window.next()), 1 << 20);
+          ahead.fetch(of, 3, () -> false);
+        }
+        threads.shutdown();
+        threads.awaitTermination(1, TimeUnit.MINUTES);
+      }
+      return new long[] {before, HoleySst.missing(files)};
+    }
+  }
+
+  private static boolean isAsked(LazyRocksDB lazy, int row) {
+    try {
+      lazy.get(key(row));
+      return true;
+    } catch (RocksDBException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static void write(Path directory, Options options, int rows, int valueBytes, Random random)
+      throws RocksDBException {
+    byte[] value = new byte[valueBytes];
+    try (RocksDB db = RocksDB.open(options, directory.toString());
+        FlushOptions flush = new FlushOptions()) {
+      for (int i = 0; i < rows; i++) {
+        random.nextBytes(value);
+        db.put(key(i), value);
+      }
+      db.flush(flush);
     }
   }
 

@@ -85,6 +85,11 @@ public final class HoleySst implements PartialFile.Origin {
     return made;
   }
 
+  /** With which a store fetches several parts at a time. */
+  public static void fetchWith(LazyFiles files, ExecutorService threads) {
+    files.loading(threads);
+  }
+
   /** Gives back so many bytes of a store's cache. */
   public static void giveBack(LazyFiles files, long bytes) {
     files.cache().giveBack(bytes);
@@ -467,7 +472,7 @@ public final class HoleySst implements PartialFile.Origin {
         List<LazyFiles.Part> parts =
             List.of(
                 new LazyFiles.Part(i + ".sst", 0, 4 << 10), new LazyFiles.Part(i + ".sst", length - (4 << 10), length));
-        files.fetch(parts, 1, () -> false);
+        files.fetch(parts, 1, true, () -> false);
         fetched[i] = origins.get(i).fetched;
       }
       return fetched;

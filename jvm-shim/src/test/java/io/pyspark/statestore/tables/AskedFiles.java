@@ -14,24 +14,31 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** A store with large files, of each of which look-ahead asks for half. What comes then is held back. */
-public final class Halves {
+public final class AskedFiles {
   /** What is asked for, and what lies between: more than what would come along. */
   private static final int PIECE = 256 << 10;
 
   private static final int PATIENCE_SECONDS = 60;
 
   private final LazyFiles store = new LazyFiles(false, 0);
-  private final ExecutorService threads = Executors.newCachedThreadPool();
+  private final AtomicInteger ended = new AtomicInteger();
+  private final ExecutorService threads =
+      Executors.newCachedThreadPool(
+          task -> {
+            Thread thread = new Thread(task);
+            thread.setUncaughtExceptionHandler((any, e) -> ended.incrementAndGet());
+            return thread;
+          });
   private final CountDownLatch open = new CountDownLatch(1);
   private final AtomicInteger held = new AtomicInteger();
   private final AtomicInteger ofRest = new AtomicInteger();
   private final List<Source> sources = new ArrayList<>();
   private final Path directory;
   private volatile boolean isCancelled;
-  private volatile boolean fails;
+  private volatile Throwable failure;
 
   /** Of so many files of so many bytes. */
-  public Halves(Path directory, int length, int count, Random random) throws IOException {
+  public AskedFiles(Path directory, int length, int count, Random random) throws IOException {
     this.directory = directory;
     store.loading(threads);
     for (int i = 0; i < count; i++) {
@@ -41,15 +48,15 @@ public final class Halves {
     }
   }
 
-  /** Asks. */
-  public void ask() throws IOException {
+  /** Asks; whether that is much decides about the rest. */
+  public void ask(boolean isMuch) throws IOException {
     List<LazyFiles.Part> parts = new ArrayList<>();
     for (Source source : sources) {
       for (int at = 0; at < source.whole.length; at += 2 * PIECE) {
         parts.add(new LazyFiles.Part(source.name, at, at + PIECE));
       }
     }
-    store.fetch(parts, 4, () -> isCancelled);
+    store.fetch(parts, 4, isMuch, () -> isCancelled);
   }
 
   /** How many requests for the rest are held back. */
@@ -60,6 +67,11 @@ public final class Halves {
   /** How many requests for the rest there were. */
   public int ofRest() {
     return ofRest.get();
+  }
+
+  /** How many threads something has ended that nobody has caught. */
+  public int ended() {
+    return ended.get();
   }
 
   /** From now on requests for the rest are answered. */
@@ -80,9 +92,9 @@ public final class Halves {
     }
   }
 
-  /** Whether requests for the rest fail. */
-  public void fail(boolean now) {
-    fails = now;
+  /** What requests for the rest throw; null where they are answered. */
+  public void fail(Throwable with) {
+    failure = with;
   }
 
   /** Waits until the threads of the store do nothing any more. */
@@ -136,8 +148,11 @@ public final class Halves {
         } finally {
           held.decrementAndGet();
         }
-        if (fails) {
-          throw new IOException("it does not answer");
+        if (failure instanceof Error error) {
+          throw error;
+        }
+        if (failure != null) {
+          throw new IOException(failure);
         }
       }
       System.arraycopy(whole, (int) position, buffer, 0, length);
