@@ -295,17 +295,20 @@ def test_dynamic_allocation_and_transform_with_state(
 
     batches = 0
 
-    def settle() -> list[str]:
-        """Runs batches until all is even. Spark may start or end executors meanwhile."""
+    def step() -> tuple[Counter[str], list[str]]:
+        """Runs a batch. Returns where its tasks ran, and the executors that there are then."""
         nonlocal batches
+        batches += 1
+        return run(batches - 1), takers(spark)
+
+    def settle() -> None:
+        """Runs batches until all is even. Spark may start or end executors meanwhile."""
         seen = []
         for _ in range(10):
-            counts = run(batches)
-            batches += 1
-            now = takers(spark)
+            counts, now = step()
             seen.append((counts, now))
             if is_even(counts, now):
-                return now
+                return
         raise AssertionError(seen)
 
     settle()
@@ -327,17 +330,14 @@ def test_dynamic_allocation_and_transform_with_state(
     # Who has no state yet is idle while a batch runs: on a slow machine some go before they get any, and others come.
     for time in range(20):
         ask_for_all(time)
-        counts = run(batches)
-        batches += 1
-        now = takers(spark)
+        counts, now = step()
         if len(now) == EXECUTORS and is_even(counts, now):
             break
     else:
         raise AssertionError(f"executors that join get no state: {counts}, {now}")
     two = await_takers(spark, 2)  # without input
-    counts = run(batches)
-    batches += 1
-    assert counts.keys() <= {*takers(spark)} >= {*two}, "state is where there are executors"
+    counts, now = step()
+    assert counts.keys() <= {*now} >= {*two}, "state is where there are executors"
     settle()
     query.stop()
     assert given == expected(batches)

@@ -50,6 +50,17 @@ def test_it_ends_with_its_task(files: Any) -> None:
     assert files.whole() < FILES
 
 
+def test_another_task_may_want_it_again(files: Any) -> None:
+    files.cancel()
+    files.letGo()
+
+    def asks() -> bool:
+        files.ask(True)
+        return bool(files.whole() == FILES)
+
+    until(asks, "whole files")
+
+
 def test_it_ends_where_another_version_is_loaded(jvm: Any, files: Any) -> None:
     files.loadAnother(jvm.java.util.Random(2))
     files.letGo()

@@ -145,7 +145,7 @@ class FileSink:
         found = (path.relative_to(self.files) for path in self.files.rglob("*") if path.is_file())
         return sorted(str(path) for path in found if path.parent != Path("_spark_metadata") and path.suffix != ".crc")
 
-    def present_but_staged(self) -> list[str]:
+    def present_outside_staging(self) -> list[str]:
         """As `present`, without what is staged.
 
         A job that has failed or was cancelled tidies up without waiting for its other tasks. What one of them writes

@@ -95,7 +95,7 @@ def test_any_call_may_fail(
         assert sink.ids() == list(range(120)), f"n = {n}"
         listed = [file for batch in range(3) for file in sink.listed(batch)]
         assert len(listed) == 6
-        others = [file for file in sink.present_but_staged() if file not in listed]
+        others = [file for file in sink.present_outside_staging() if file not in listed]
         # Files that the list may name stay, as in stock Spark.
         assert len(others) in (0, 2), f"n = {n}: {others}"
         # What an attempt could not delete goes later.
@@ -313,7 +313,7 @@ def test_a_query_that_is_stopped_while_it_compacts_has_not_failed(
         query.stop()
 
     assert query.exception() is None
-    assert sink.present_but_staged() == []
+    assert sink.present_outside_staging() == []
     faulty.clear()
     sink.run()
     assert sink.ids() == list(range(80))
@@ -334,6 +334,6 @@ def test_a_staged_file_that_lost_its_end_is_not_joined(
         with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED"):
             query.awaitTermination()
 
-    assert sink.present_but_staged() == []
+    assert sink.present_outside_staging() == []
     sink.run()
     assert sink.ids() == list(range(80))

@@ -48,6 +48,6 @@ def test_each_row_is_there_once(make_spark: Callable[..., Any], main_jar: Path, 
             # What comes too late is where no reader looks.
             listed = {file for batch in range(4) for file in sink.listed(batch)}
             until(lambda: not spark.sparkContext.statusTracker().getActiveStageIds(), "the end of all tasks")
-            assert {*sink.present_but_staged()} == listed
+            assert {*sink.present_outside_staging()} == listed
         finally:
             spark.stop()

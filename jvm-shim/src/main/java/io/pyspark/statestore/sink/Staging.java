@@ -35,8 +35,8 @@ import org.slf4j.LoggerFactory;
  * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so
  * no reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left
  * over goes when nothing in it has changed for a day: an attempt that is still at work would have changed it ({@link
- * AtWork}). So does what a killed task writes after its attempt has deleted the directory: nobody waits for such a
- * task. Where a directory cannot be listed, nothing is deleted.
+ * AtWork}). What a killed task writes after its attempt has deleted the directory goes then, too: nobody waits for such
+ * a task. Where a directory cannot be listed, nothing is deleted.
  *
  * <p>The directory of all attempts goes with the last of them, where a file system deletes a directory in one step, and
  * only an empty one. An attempt makes its own directory before its tasks write there, so nobody takes away what a task

@@ -126,8 +126,9 @@ final class Chunks {
    */
   Run take(int first, int last, long most, long bridge, boolean isOfRow) {
     long to = Math.min(last, first + Math.max(1L, most));
+    long gap = Math.max(BRIDGE, bridge);
     int end = first + 1;
-    for (int at = end; at < to && !isTaken(at, isOfRow) && at - end < Math.max(BRIDGE, bridge); at++) {
+    for (int at = end; at < to && !isTaken(at, isOfRow) && at - end < gap; at++) {
       if (!here.get(at)) {
         end = at + 1;
       }

@@ -161,18 +161,6 @@ public final class PartialFile implements LocalCache.Cached {
 
   private volatile long touchedNanos;
 
-  /** Whether half of it was asked for, and nobody has begun to fetch the rest at once, as whoever asks is to do now. */
-  synchronized boolean isForRest() {
-    boolean becomes = isWanted && !isBegun;
-    isBegun |= becomes;
-    return becomes;
-  }
-
-  /** The task that wanted the rest at once has ended; another one may want it again. */
-  synchronized void restIsOver() {
-    isBegun = false;
-  }
-
   /** Whether the rest is to come, though nobody has asked for it. */
   private boolean isWanted;
 
@@ -399,6 +387,18 @@ public final class PartialFile implements LocalCache.Cached {
     boolean becomes = !isWanted && cache == null && state == State.PARTIAL && 2 * chunks.missing() <= length;
     isWanted |= becomes;
     return becomes;
+  }
+
+  /** Whether half of it was asked for, and nobody has begun to fetch the rest at once, as whoever asks is to do now. */
+  synchronized boolean isForRest() {
+    boolean becomes = isWanted && !isBegun;
+    isBegun |= becomes;
+    return becomes;
+  }
+
+  /** The task that wanted the rest at once has ended; another one may want it again. */
+  synchronized void restIsOver() {
+    isBegun = false;
   }
 
   /** Whether the rest is to come, though nobody has asked for it. */

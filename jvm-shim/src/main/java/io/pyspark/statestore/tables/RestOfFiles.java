@@ -6,7 +6,7 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.Semaphore;
 import java.util.function.BooleanSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -29,7 +29,7 @@ final class RestOfFiles {
   private static final int MOST_THREADS = 2 * Parallel.READS;
 
   private static final Queue<Rest> RESTS = new ConcurrentLinkedQueue<>();
-  private static final AtomicInteger THREADS = new AtomicInteger();
+  private static final Semaphore PLACES = new Semaphore(MOST_THREADS);
 
   private record Rest(PartialFile file, RequestCosts costs, BooleanSupplier isOver) {}
 
@@ -50,25 +50,17 @@ final class RestOfFiles {
   }
 
   private static boolean begin(Executor threads) {
-    if (!takesPlace()) {
+    if (!PLACES.tryAcquire()) {
       return false;
     }
     try {
       threads.execute(RestOfFiles::run);
       return true;
     } catch (RejectedExecutionException | OutOfMemoryError e) {
-      THREADS.decrementAndGet();
+      PLACES.release();
       LOG.debug("No thread is left for the rest of what look-ahead has asked for", e);
       return false;
     }
-  }
-
-  private static boolean takesPlace() {
-    boolean takes = THREADS.incrementAndGet() <= MOST_THREADS;
-    if (!takes) {
-      THREADS.decrementAndGet();
-    }
-    return takes;
   }
 
   private static void run() {
@@ -78,9 +70,9 @@ final class RestOfFiles {
           RESTS.remove(rest);
         }
       }
-      THREADS.decrementAndGet();
+      PLACES.release();
       // Of what has come since the last look nobody else may know.
-    } while (!RESTS.isEmpty() && takesPlace());
+    } while (!RESTS.isEmpty() && PLACES.tryAcquire());
   }
 
   /** Whether there may be another one. What fails here must end no thread: Spark would end the process with it. */

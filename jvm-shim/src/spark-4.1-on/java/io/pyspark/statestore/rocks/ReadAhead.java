@@ -128,7 +128,7 @@ public final class ReadAhead implements StoreAhead<AskedKey> {
     List<AskedKey> left = keys;
     int present = 0;
     int fetched = 0;
-    boolean areMany = keysAsked.addAndGet(keys.size()) >= Math.max(1, asked.rows() / MANY);
+    boolean areMany = keysAsked.addAndGet(keys.size()) >= asked.rows() / MANY;
     try (ReadOptions options = new ReadOptions()) {
       for (int round = 0; round < ROUNDS && !left.isEmpty(); round++) {
         Set<LazyFiles.Part> parts = new HashSet<>();

@@ -11,6 +11,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** A store with large files, of each of which look-ahead asks for half. What comes then is held back. */
@@ -34,7 +35,10 @@ public final class AskedFiles {
   private final AtomicInteger ofRest = new AtomicInteger();
   private final List<Source> sources = new ArrayList<>();
   private final Path directory;
-  private volatile boolean isCancelled;
+
+  /** Of the task that asks. */
+  private AtomicBoolean isCancelled;
+
   private volatile Throwable failure;
 
   /** Of so many files of so many bytes. */
@@ -48,15 +52,16 @@ public final class AskedFiles {
     }
   }
 
-  /** Asks; whether that is much decides about the rest. */
+  /** A task asks; whether that is much decides about the rest. */
   public void ask(boolean isMuch) throws IOException {
+    isCancelled = new AtomicBoolean();
     List<LazyFiles.Part> parts = new ArrayList<>();
     for (Source source : sources) {
       for (int at = 0; at < source.whole.length; at += 2 * PIECE) {
         parts.add(new LazyFiles.Part(source.name, at, at + PIECE));
       }
     }
-    store.fetch(parts, 4, isMuch, () -> isCancelled);
+    store.fetch(parts, 4, isMuch, isCancelled::get);
   }
 
   /** How many requests for the rest are held back. */
@@ -81,7 +86,7 @@ public final class AskedFiles {
 
   /** The task is killed. */
   public void cancel() {
-    isCancelled = true;
+    isCancelled.set(true);
   }
 
   /** Another version has other files of these names. */
@@ -123,13 +128,14 @@ public final class AskedFiles {
   }
 
   /** What a file is fetched from. */
-  private final class Source implements PartialFile.Origin {
+  private final class Source extends LocalOrigin {
     private final String name;
     private final byte[] whole;
     private final PartialFile file;
     private int fetched;
 
     private Source(String name, int length, Random random) throws IOException {
+      super(store);
       this.name = name;
       whole = new byte[length];
       random.nextBytes(whole);
@@ -162,29 +168,5 @@ public final class AskedFiles {
       fetched += length;
       return fetched > whole.length / 2;
     }
-
-    @Override
-    public void arrives() {
-      store.arrived();
-    }
-
-    @Override
-    public void arrived(int bytes, PartialFile.Why why) {}
-
-    @Override
-    public void check(Path path, int crc32c) {}
-
-    @Override
-    public void decided(PartialFile decided, IOException failure) {
-      store.decided(decided, failure);
-    }
-
-    @Override
-    public void undecided(PartialFile undecided) {
-      store.undecided(undecided);
-    }
-
-    @Override
-    public void postponed() {}
   }
 }

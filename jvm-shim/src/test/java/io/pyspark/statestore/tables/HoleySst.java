@@ -23,12 +23,11 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** A copy of a local SST with holes, as a lazy load makes it, for tests that have no checkpoint. */
-public final class HoleySst implements PartialFile.Origin {
+public final class HoleySst extends LocalOrigin {
   private static final String NAME = "holey-sst";
   private static final int PATIENCE_SECONDS = 60;
 
   private final byte[] whole;
-  private final LazyFiles files;
   private int requests;
   private long fetched;
   private long requestMs;
@@ -45,8 +44,8 @@ public final class HoleySst implements PartialFile.Origin {
   private volatile Throwable failure;
 
   private HoleySst(byte[] whole, LazyFiles files) {
+    super(files);
     this.whole = whole;
-    this.files = files;
   }
 
   /** Copies the end of an SST and some of its chunks; returns how many bytes are left out. */
@@ -756,11 +755,8 @@ public final class HoleySst implements PartialFile.Origin {
     if (gate != null) {
       gate.passUninterrupted();
     }
-    files.arrived();
+    super.arrives();
   }
-
-  @Override
-  public void arrived(int bytes, PartialFile.Why why) {}
 
   @Override
   public void check(Path file, int crc32c) throws IOException {
@@ -773,17 +769,4 @@ public final class HoleySst implements PartialFile.Origin {
       throw error;
     }
   }
-
-  @Override
-  public void decided(PartialFile file, IOException failure) {
-    files.decided(file, failure);
-  }
-
-  @Override
-  public void undecided(PartialFile file) {
-    files.undecided(file);
-  }
-
-  @Override
-  public void postponed() {}
 }
