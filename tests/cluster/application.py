@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
-from tests.cluster.processes import spark_home
+from tests.cluster.processes import has_exited, spark_home
 from tests.jvm import harness
 from tests.jvm.harness import FORKLESS, TESTING, file_system_conf
 from tests.streaming.runs import NO_FILE_CHECKSUMS
@@ -276,7 +276,22 @@ class Application:
         if self.process is None:
             return False
         self.process.poll()  # so that nothing is left of it where it has ended
-        return any(group == self.process.pid for group in processes().values())
+        return bool(self._processes())
+
+    def _processes(self) -> list[int]:
+        assert self.process is not None
+        return [pid for pid, group in processes().items() if group == self.process.pid]
+
+    def _await_executors(self) -> None:
+        """Waits until all of its executors are gone, whose driver has ended."""
+
+        def gone() -> bool:
+            for pid in filter(has_exited, self._processes()):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not self.running
+
+        until(gone, "the end of all executors")
 
     @property
     def driver_runs(self) -> bool:
@@ -289,7 +304,7 @@ class Application:
         assert self.process.stdin is not None
         self._send({"do": "stop"})
         assert self.process.wait(PATIENCE) == 0, self.said()
-        until(lambda: not self.running, "the end of all executors")
+        self._await_executors()
 
     def kill(self) -> None:
         """Ends all of its processes at once, by SIGKILL, and waits until they are gone."""
@@ -308,7 +323,7 @@ class Application:
         assert self.process is not None
         assert self.process.wait(PATIENCE) != 0, "the driver stopped by itself"
         # Executors of a killed driver end by themselves; how fast is Spark's affair.
-        until(lambda: not self.running, "the end of the executors that lost their driver")
+        self._await_executors()
 
     # ---- input and results
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,17 @@ def spark_home(home: Path) -> Path:
             if entry.name != "work":
                 (home / entry.name).symlink_to(entry)
     return home
+
+
+def has_exited(pid: int) -> bool:
+    """Whether a JVM is over, though its process may be left: it removes its performance data before the last step.
+
+    The last step of an exit is RocksDB's: it waits for its threads. One that logs in Java (Spark has such a logger)
+    waits for the JVM, which is over, so that process stays for ever. (ververica/ForSt#30 tells the same of another
+    callback.) Spark's worker sends SIGTERM, waits for ten seconds, and leaves it behind.
+    """
+    folders = {Path("/tmp"), Path(tempfile.gettempdir())}
+    return not any(True for folder in folders for _ in folder.glob(f"hsperfdata_*/{pid}"))
 
 
 class Jvm:

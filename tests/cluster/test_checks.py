@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from pyspark_statestore.format import MergedFileWriter, file_name
 from tests.cluster.application import Application, Setting
 from tests.cluster.checks import Graveyard, files_in_use, leftovers, names_in, stable_view
+from tests.cluster.processes import has_exited
+from tests.jvm import harness
+from tests.jvm.harness import TESTING
 
 _WRITER = 5
 
@@ -17,6 +23,24 @@ _WRITER = 5
 def app(tmp_path: Path) -> Application:
     """An application that nobody starts."""
     return Application(tmp_path, Setting(), (tmp_path, tmp_path))
+
+
+def test_a_jvm_that_hangs_in_its_exit_is_told_from_one_that_runs(test_jar: Path, tmp_path: Path) -> None:
+    home = tmp_path / "db"
+    command = ["java", "-cp", f"{Path(pyspark.__file__).parent}/jars/*{os.pathsep}{test_jar}", f"{TESTING}.HangingExit"]
+    with subprocess.Popen([*command, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "logs\n"
+            assert not has_exited(process.pid)
+
+            process.communicate("exit\n", timeout=1)
+            pytest.fail("it ended")
+        except subprocess.TimeoutExpired:
+            harness.until(lambda: has_exited(process.pid), "the end of the JVM")
+            assert process.poll() is None
+        finally:
+            process.kill()
 
 
 def _write(
