@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from tests.streaming.runs import NO_FILE_CHECKSUMS
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
 """Seconds that anything may take on a busy machine."""
+
+_HANGS = 20.0
+"""Seconds after which an executor whose JVM is over will not end by itself."""
 
 _SCHEME = "killing"
 CONF = {
@@ -283,12 +287,14 @@ class Application:
         return [pid for pid, group in processes().items() if group == self.process.pid]
 
     def _await_executors(self) -> None:
-        """Waits until all of its executors are gone, whose driver has ended."""
+        """Waits until all of its executors are gone, whose driver has ended; ends those that hang in their exit."""
+        began = time.monotonic()
 
         def gone() -> bool:
-            for pid in filter(has_exited, self._processes()):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() - began > _HANGS:
+                for pid in filter(has_exited, self._processes()):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             return not self.running
 
         until(gone, "the end of all executors")

@@ -30,7 +30,7 @@ def has_exited(pid: int) -> bool:
 
     The last step of an exit is RocksDB's: it waits for its threads. One that logs in Java (Spark has such a logger)
     waits for the JVM, which is over, so that process stays for ever. (ververica/ForSt#30 tells the same of another
-    callback.) Spark's worker sends SIGTERM, waits for ten seconds, and leaves it behind.
+    callback.) A worker of Spark kills it after ten seconds; that of a local cluster has ended with its driver by then.
     """
     folders = {Path("/tmp"), Path(tempfile.gettempdir())}
     return not any(True for folder in folders for _ in folder.glob(f"hsperfdata_*/{pid}"))
