@@ -33,7 +33,7 @@ def has_exited(pid: int) -> bool:
     callback.) A worker of Spark kills it after ten seconds; that of a local cluster has ended with its driver by then.
     """
     folders = {Path("/tmp"), Path(tempfile.gettempdir())}
-    return not any(True for folder in folders for _ in folder.glob(f"hsperfdata_*/{pid}"))
+    return not any(any(folder.glob(f"hsperfdata_*/{pid}")) for folder in folders)
 
 
 class Jvm:

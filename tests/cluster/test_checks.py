@@ -30,15 +30,16 @@ def test_a_jvm_that_hangs_in_its_exit_is_told_from_one_that_runs(test_jar: Path,
     command = ["java", "-cp", f"{Path(pyspark.__file__).parent}/jars/*{os.pathsep}{test_jar}", f"{TESTING}.HangingExit"]
     with subprocess.Popen([*command, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdin is not None
             assert process.stdout is not None
             assert process.stdout.readline() == "logs\n"
             assert not has_exited(process.pid)
 
-            process.communicate("exit\n", timeout=1)
-            pytest.fail("it ended")
-        except subprocess.TimeoutExpired:
+            process.stdin.write("exit\n")
+            process.stdin.flush()
             harness.until(lambda: has_exited(process.pid), "the end of the JVM")
-            assert process.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1)
         finally:
             process.kill()
 
