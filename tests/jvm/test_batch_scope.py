@@ -93,6 +93,24 @@ def test_log_that_is_opened_anew_fails_the_batch(scope: Any) -> None:
     assert "its log of the checkpoint was closed" in scope.endBatch(0, PATIENT)
 
 
+def test_log_that_is_closed_says_so_when_it_is_called(scope: Any) -> None:
+    """Though no thread could say so before: what it had is gone, and "nothing to write" is not "written"."""
+    scope.start()
+    assert scope.task(0, 0, path(0, 0), b"forgotten") is None
+    scope.outOfThreads(True)
+    scope.reopen(0)
+    assert "its log of the checkpoint was closed" in in_time(scope.endBatch, 0, PATIENT)
+    scope.outOfThreads(False)
+
+
+def test_batch_fails_where_a_process_has_left_it_for_a_later_one(scope: Any) -> None:
+    """Spark begins a batch when the one before is entered, so nobody counts on what such a batch still has."""
+    scope.start()
+    assert scope.task(0, 0, path(0, 0), b"given up") is None
+    assert scope.task(0, 1, path(0, 1), b"later") is None
+    assert "it has begun a later batch" in scope.endBatch(0, PATIENT)
+
+
 def test_payloads_that_wait_on_the_local_disk_hold_no_file_open(scope: Any, jvm: Any) -> None:
     """A batch may have tens of thousands, and a process may open a few thousand files."""
     scope.start()

@@ -83,6 +83,9 @@ public final class BatchCommits {
     private final CompletableFuture<Void> owed = new CompletableFuture<>();
     private boolean isOver;
 
+    /** Why its commits are gone, though the driver may still wait for them; null where they are not. */
+    private String givenUp;
+
     private Batch(Key key) {
       this.key = key;
     }
@@ -145,7 +148,7 @@ public final class BatchCommits {
       Batch batch = all.next();
       if (batch.key.run.equals(newest.run) && batch.key.number < newest.number) {
         all.remove();
-        end(batch);
+        giveUp(batch, "it has begun a later batch of the same run");
       }
     }
   }
@@ -160,6 +163,8 @@ public final class BatchCommits {
       }
       if (call == BatchDebts.Call.WRITE) {
         pay(batch);
+      } else {
+        sayGivenUp(batch);
       }
     } catch (IOException | RuntimeException | Error e) {
       // The tasks fail, and those that are tried again begin the batch anew.
@@ -192,12 +197,7 @@ public final class BatchCommits {
   private void pay(Batch batch) {
     String failure = "";
     try {
-      List<Commit> all;
-      synchronized (this) {
-        all = List.copyOf(batch.commits);
-        batch.isOver = true;
-      }
-      writes.write(all);
+      writes.write(take(batch));
     } catch (IOException | RuntimeException | Error e) {
       failure = String.valueOf(e.getMessage());
     }
@@ -212,6 +212,15 @@ public final class BatchCommits {
     }
   }
 
+  /** What is to be written. Of a batch that was given up, that is not nothing: it is what can no longer be written. */
+  private synchronized List<Commit> take(Batch batch) throws IOException {
+    if (batch.givenUp != null) {
+      throw new IOException(batch.givenUp);
+    }
+    batch.isOver = true;
+    return List.copyOf(batch.commits);
+  }
+
   private synchronized void forget(Batch batch) {
     batches.remove(batch.key, batch);
     end(batch);
@@ -221,6 +230,11 @@ public final class BatchCommits {
     batch.isOver = true;
     closePayloads(batch.commits);
     batch.commits.clear();
+  }
+
+  private void giveUp(Batch batch, String why) {
+    batch.givenUp = why;
+    end(batch);
   }
 
   private static void closePayloads(List<Commit> commits) {
@@ -237,23 +251,30 @@ public final class BatchCommits {
     List<Batch> all;
     synchronized (this) {
       all = List.copyOf(batches.values());
-      all.forEach(this::end);
+      all.forEach(batch -> giveUp(batch, "its log of the checkpoint was closed"));
       batches.clear();
     }
     for (Batch batch : all) {
       try {
-        threads.execute(() -> giveUp(batch));
+        threads.execute(() -> sayGivenUp(batch));
       } catch (RuntimeException | Error e) {
         LOG.debug("No thread can say that batch {} of {} was given up", batch.key.number, checkpoint, e);
       }
     }
   }
 
-  private void giveUp(Batch batch) {
-    try {
-      driver.paid(batch.key.run, batch.key.number, "its log of the checkpoint was closed");
-    } catch (IOException | RuntimeException | Error e) {
-      LOG.debug("Batch {} of {} was given up", batch.key.number, checkpoint, e);
+  /** Tells the driver at once, where a batch was given up. When the driver calls it in, it hears the same. */
+  private void sayGivenUp(Batch batch) {
+    String why;
+    synchronized (this) {
+      why = batch.givenUp;
+    }
+    if (why != null) {
+      try {
+        driver.paid(batch.key.run, batch.key.number, why);
+      } catch (IOException | RuntimeException | Error e) {
+        LOG.debug("Batch {} of {} was given up", batch.key.number, checkpoint, e);
+      }
     }
   }
 }

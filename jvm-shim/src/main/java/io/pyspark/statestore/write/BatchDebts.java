@@ -114,6 +114,10 @@ public final class BatchDebts {
 
     private boolean isCalled;
     private boolean isPaid;
+
+    /** The process has said that it cannot pay, and nothing that it says later takes that back. */
+    private boolean isRefused;
+
     private String failure;
     private long heardNanos = madeNanos;
 
@@ -288,9 +292,10 @@ public final class BatchDebts {
 
   private synchronized void paid(Debtor debtor, String failure) {
     Debt debt = debts.get(debtor);
-    if (debt != null) {
+    if (debt != null && !debt.isRefused) {
       debt.isPaid = failure.isEmpty();
-      debt.failure = failure.isEmpty() ? null : failure;
+      debt.isRefused = !debt.isPaid;
+      debt.failure = debt.isPaid ? null : failure;
       notifyAll();
     }
   }
