@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.harness import until
+from tests.jvm.harness import begun, result_in_time, until
 
 pytestmark = pytest.mark.spark
 
@@ -79,6 +79,31 @@ def test_what_fails_is_left_to_the_background(jvm: Any, files: Any, failure: str
     files.fail(None)
     jvm.io.pyspark.statestore.tables.Lazily.pause(False)
     until(lambda: files.whole() == FILES, "whole files")
+
+
+def test_a_scan_goes_on_where_requests_for_the_rest_get_no_answer(jvm: Any, files: Any) -> None:
+    """It waits as long as they do, as for any request of its own, and then fetches what they have not brought."""
+    scan = begun(files.scan)
+    files.fail(jvm.java.io.IOException("no answer"))
+    files.letGo()
+    result_in_time(scan, "the scan")
+    assert files.whole() == FILES
+
+
+def test_nothing_waits_for_a_thread_that_nobody_can_have(jvm: Any, tmp_path: Path) -> None:
+    lazily = jvm.io.pyspark.statestore.tables.Lazily
+    lazily.pause(True)
+    try:
+        made = jvm.io.pyspark.statestore.tables.AskedFiles(
+            jvm.java.io.File(str(tmp_path)).toPath(), LENGTH, FILES, jvm.java.util.Random(1)
+        )
+        made.endThreads()
+        made.ask(True)
+        assert made.ofRest() == 0
+        assert made.waiting() == 0
+        made.close()
+    finally:
+        lazily.asEver()
 
 
 @pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")

@@ -42,11 +42,23 @@ final class RestOfFiles {
    * @param isOver asked before each part
    */
   static void fetch(PartialFile file, RequestCosts costs, Executor threads, BooleanSupplier isOver) {
-    RESTS.add(new Rest(file, costs, isOver));
     long parts = (file.missing() + PART - 1) / PART;
-    for (int i = 0; i < parts && begin(threads); i++) {
+    Rest rest = new Rest(file, costs, isOver);
+    RESTS.add(rest);
+    int begun = 0;
+    while (begun < parts && begin(threads)) {
       // Each of them takes one part after the other.
+      begun++;
     }
+    if (begun == 0 && PLACES.availablePermits() == MOST_THREADS && RESTS.remove(rest)) {
+      // Nobody would come by: there is nothing to do, or no thread for it.
+      file.restIsOver();
+    }
+  }
+
+  /** How many files wait for a thread, or for the end of their parts. */
+  static int waiting() {
+    return RESTS.size();
   }
 
   private static boolean begin(Executor threads) {

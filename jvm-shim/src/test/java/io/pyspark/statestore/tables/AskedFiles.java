@@ -40,6 +40,7 @@ public final class AskedFiles {
   private AtomicBoolean isCancelled;
 
   private volatile Throwable failure;
+  private volatile Thread scanner;
 
   /** Of so many files of so many bytes. */
   public AskedFiles(Path directory, int length, int count, Random random) throws IOException {
@@ -102,6 +103,24 @@ public final class AskedFiles {
     failure = with;
   }
 
+  /** No thread can be had from now on. */
+  public void endThreads() {
+    threads.shutdown();
+  }
+
+  /** Of how many files the rest is to come, in this process. */
+  public static int waiting() {
+    return RestOfFiles.waiting();
+  }
+
+  /** Reads all of the files, as a scan does. Its own requests are answered. */
+  public void scan() throws IOException {
+    scanner = Thread.currentThread();
+    for (Source source : sources) {
+      source.file.need(0, source.whole.length);
+    }
+  }
+
   /** Waits until the threads of the store do nothing any more. */
   public void awaitThreads() throws InterruptedException {
     threads.shutdown();
@@ -144,7 +163,7 @@ public final class AskedFiles {
 
     @Override
     public void read(long position, byte[] buffer, int length) throws IOException {
-      if (isOfRest(length)) {
+      if (isOfRest(length) && Thread.currentThread() != scanner) {
         ofRest.incrementAndGet();
         held.incrementAndGet();
         try {
