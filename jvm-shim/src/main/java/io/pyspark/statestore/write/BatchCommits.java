@@ -199,7 +199,9 @@ public final class BatchCommits {
     try {
       writes.write(take(batch));
     } catch (IOException | RuntimeException | Error e) {
-      failure = String.valueOf(e.getMessage());
+      String why = e.getMessage();
+      // Nothing would say that all is durable.
+      failure = why == null || why.isEmpty() ? e.toString() : why;
     }
     try {
       driver.paid(batch.key.run, batch.key.number, failure);
