@@ -753,3 +753,21 @@ def test_the_local_disk_is_full(written: Callable[..., Written], holes: Any, tmp
             assert store.scan() == made.scans[VERSIONS]
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted for it")
+def test_a_store_becomes_whole_on_a_full_disk(written: Callable[..., Written], tmp_path: Path) -> None:
+    """RocksDB takes back its option to compact, and cannot write that down: no reason to fail a task that reads."""
+    made = written()
+    disk = tmp_path / "small"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(disk)], check=True)
+    try:
+        with made.opened(options={"restore": "ondemand"}, local=str(disk)) as store:
+            assert store.scan() == made.scans[VERSIONS]
+            with pytest.raises(OSError, match="No space left"):
+                (disk / "filler").write_bytes(bytes(64 << 20))
+            assert store.has(5)
+            assert store.scan() == made.scans[VERSIONS]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

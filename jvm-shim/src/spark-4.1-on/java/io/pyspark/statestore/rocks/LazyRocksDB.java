@@ -14,6 +14,8 @@ import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.RocksIterator;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * An open database of which some files have holes. What Spark reads of it is complete all the same, see {@link Holes}
@@ -24,6 +26,8 @@ import org.rocksdb.RocksIterator;
  * compaction is off (it is opened so), and a flush reads no SST.
  */
 public final class LazyRocksDB extends AskedRocksDB {
+  private static final Logger LOG = LoggerFactory.getLogger(LazyRocksDB.class);
+
   private final LazyFiles files;
   private final Holes holes;
   private final Set<LazyIterator> iterators = ConcurrentHashMap.newKeySet();
@@ -69,7 +73,9 @@ public final class LazyRocksDB extends AskedRocksDB {
       try {
         original.setOptions(MutableColumnFamilyOptions.builder().setDisableAutoCompactions(false).build());
       } catch (RocksDBException e) {
-        throw new IllegalStateException("RocksDB does not take its option to compact back", e);
+        // It compacts from now on. What fails is to write that down, on a full disk, and nobody opens these files
+        // again.
+        LOG.info("RocksDB compacts {}, but could not write its options down", original.getName(), e);
       }
     }
   }
