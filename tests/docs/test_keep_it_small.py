@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_statestore import Checkpoint, maintain
 from pyspark_statestore.cli.main import cli
 from tests.conftest import MakeSpark
+from tests.copies import copy_stopped
 from tests.inspect.builders import merged_paths
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batch
@@ -61,7 +61,7 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def checkpoint(query: StreamingQuery, tmp_path: Path) -> Path:
     """A copy of its checkpoint, which the examples change."""
     original = Checkpoint.of(query).url.removeprefix("file://")
-    return Path(shutil.copytree(original, tmp_path / "checkpoints" / "q1"))
+    return copy_stopped(original, tmp_path / "checkpoints" / "q1")
 
 
 def blocks(language: str, checkpoint: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pyspark.sql import functions as sf
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
+from tests.copies import copy_stopped
 from tests.inspect.builders import merged_file
 from tests.streaming.runs import (
     PROVIDER,
@@ -114,7 +114,7 @@ def go_on(run: Run) -> None:
 def copy_of(run: Run, folder: Path) -> Run:
     """The same query as one of its own, with a copy of the checkpoint."""
     copy = Run(run.spark, run.workload, run.setting, folder, input=run.input)
-    shutil.copytree(run.checkpoint, copy.checkpoint)
+    copy_stopped(run.checkpoint, copy.checkpoint)
     (copy.checkpoint / ".metadata.crc").unlink(missing_ok=True)
     (copy.checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
     return copy

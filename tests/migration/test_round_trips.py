@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration.export import UNFINISHED
 from pyspark_statestore.session.doors import MERGED_PROVIDERS
 from tests.conftest import _BASE_SETTINGS, ROOT, MakeSpark
+from tests.copies import copy_stopped
 from tests.inspect.builders import refused
 from tests.migration.builders import NOW
 from tests.sampling import sample, sampled
@@ -147,7 +147,7 @@ def test_back_and_forth_and_never_with_old_state(session: SparkSession, tmp_path
     begun.run()
     merged = to_merged(begun, setting)
     checkpoint = Checkpoint(begun.checkpoint, closed_after=NOW)
-    as_merged = shutil.copytree(begun.checkpoint, tmp_path / "copy" / "checkpoint")
+    as_merged = copy_stopped(begun.checkpoint, tmp_path / "copy" / "checkpoint")
     checkpoint.export()
 
     # Nobody reads the merged files now, through whichever door.

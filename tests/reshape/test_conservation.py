@@ -8,7 +8,6 @@ took other input. A chain works on a copy of it.
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from pyspark_statestore.migration.spark_side import SparkSide
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, store_of
 from pyspark_statestore.storage import Directory, Location
 from tests.conftest import MakeSpark
+from tests.copies import copy_stopped
 from tests.reshape.harness import at, go_on, partitions, since, went_back
 from tests.sampling import sampled
 from tests.streaming.runs import PROVIDER, STATE_STORE, Run, Setting, session_conf, unload_stores
@@ -235,7 +235,7 @@ def test_no_row_is_lost_doubled_or_changed(
         unload_stores(spark)
     original = lived[history]
     run = replace(original, folder=tmp_path / "copy")
-    shutil.copytree(original.checkpoint, run.checkpoint)
+    copy_stopped(original.checkpoint, run.checkpoint)
     it = Chain(history, run, tmp_path, draw)
     with session_conf(spark, history.conf):
         before, by_spark = it.rows(), it.rows_by_spark()

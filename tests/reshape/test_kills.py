@@ -20,6 +20,7 @@ from pyspark_statestore.migration.repartition import clear, make_directories
 from pyspark_statestore.migration.spark_side import Rewrite, SparkSide, StoreName
 from pyspark_statestore.session.doors import STOCK_PROVIDERS
 from pyspark_statestore.storage import Directory, Location
+from tests.copies import copy_stopped
 from tests.faults.queries import CONF, MASTER, Query
 from tests.maintenance.faults import Breakage, DiedError
 from tests.maintenance.harness import CLOSED_AFTER, live_files
@@ -115,7 +116,7 @@ class Copied(Query):
     def __post_init__(self) -> None:
         assert self.of is not None
         self.rows = self.of.rows
-        shutil.copytree(self.of.checkpoint, self.checkpoint)
+        copy_stopped(self.of.checkpoint, self.checkpoint)
 
     @property
     def source(self) -> Path:

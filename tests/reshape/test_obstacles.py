@@ -11,6 +11,7 @@ import pytest
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration import split
 from tests.conftest import MakeSpark
+from tests.copies import copy_stopped
 from tests.inspect.builders import refused
 from tests.maintenance.harness import live_files
 from tests.reshape.harness import (
@@ -77,9 +78,9 @@ def test_a_snapshot_of_an_attempt_that_was_not_committed(
     run = Run(spark, "aggregation", Setting("path", "rocksdb", 2), tmp_path / "query")
     always = Run(spark, "aggregation", Setting("stock", "rocksdb", 2), tmp_path / "always", run.input)
     go_on(run, [0, 1], {**ONLY_DATA, **SNAPSHOTS, **partitions(2)})
-    first = shutil.copytree(run.checkpoint, tmp_path / "first")
+    first = copy_stopped(run.checkpoint, tmp_path / "first")
     go_on(run, [2], {**ONLY_DATA, **SNAPSHOTS})  # an attempt at batch 2 that leaves snapshots
-    attempt = shutil.copytree(run.checkpoint, tmp_path / "attempt")
+    attempt = copy_stopped(run.checkpoint, tmp_path / "attempt")
     for log in ("offsets", "commits", "sources"):
         shutil.rmtree(run.checkpoint / log)
         shutil.copytree(first / log, run.checkpoint / log)

@@ -16,6 +16,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration import split
 from pyspark_statestore.migration.repartition import Repartition
 from tests.conftest import MakeSpark
+from tests.copies import copy_stopped
 from tests.reshape.harness import (
     SNAPSHOTS,
     at,
@@ -249,7 +250,7 @@ def test_the_query_cleans_and_moves_after_a_split_in_place(make_spark: MakeSpark
     Checkpoint(run.checkpoint).maintenance.compact()
     at(run).maintenance.remove_orphan_files(dry_run=False)
     copy = Run(run.spark, run.workload, run.setting, tmp_path / "copy", run.input)
-    shutil.copytree(run.checkpoint, copy.checkpoint)
+    copy_stopped(run.checkpoint, copy.checkpoint)
     further = forked(run, tmp_path / "further", 8)
     assert sorted(tables(further)) == list(range(8))
     assert {where for files in tables(copy).values() for where in files if where is not None} <= {

@@ -199,7 +199,7 @@ def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession]
     remote.run()
     assert cache.givenBack() > given_back
     assert remote.state() == stock.state(), "while the stores are open, with holes"
-    until(lambda: list(remote.folder.glob("state/_merged/*.ended")), "the query's word that it has ended")
+    until(lambda: not list(remote.folder.glob("state/_merged/*.running")), "the query's word that it has ended")
     unload_stores(spark)
     before = dict(stock.found)
     write_input(spark, tmp_path, range(BATCHES + 1, BATCHES + 3))
