@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-OF_RUNS = ("*.running", "*.ended", ".*.running.crc", ".*.ended.crc")
+from tests.jvm.harness import until
 
 
 def copy_stopped(source: Path | str, target: Path) -> Path:
-    """Copies the checkpoint of a stopped query without what its runs say of themselves.
+    """Copies the checkpoint of a stopped query, with the word that it has ended.
 
-    A query has ended a moment before its driver says so. Until then the driver may delete the file ``.running`` that a
-    copy of the whole folder has just listed.
+    The driver says so a moment later, and then deletes the file ``.running``, which a copy may just have listed.
     """
-    return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns(*OF_RUNS)))
+    merged = Path(source) / "state" / "_merged"
+    until(lambda: not list(merged.glob("*.running")), f"the end of the query to be said in {merged}")
+    return Path(shutil.copytree(source, target))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
-from tests.copies import copy_stopped
 from tests.inspect.builders import refused
 from tests.maintenance.harness import live_files
 from tests.reshape.harness import at, everything, given_out, go_on, partitions, since, state_of
@@ -140,7 +140,7 @@ def test_what_is_refused(make_spark: MakeSpark, tmp_path: Path) -> None:
     assert everything(run.checkpoint) == before
     young = started(make_spark, tmp_path / "young")
     # This session knows nothing of it, and nothing in it says that the query has ended.
-    copy = copy_stopped(young.checkpoint, tmp_path / "copy")
+    copy = shutil.copytree(young.checkpoint, tmp_path / "copy", ignore=shutil.ignore_patterns("*.running", "*.ended"))
     with refused("PSS_QUERY_RUNNING"):
         Checkpoint(copy).convert(store="rocksdb", dry_run=True)
     assert Checkpoint(young.checkpoint).convert(store="rocksdb", dry_run=True).store_before == "heap"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import urllib.parse
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration.spark_side import quoted_in
 from pyspark_statestore.session.doors import MERGED_PROVIDERS
-from tests.copies import copy_stopped
 from tests.inspect.builders import refused
 from tests.maintenance import builders
 from tests.maintenance.builders import contents
@@ -84,7 +84,7 @@ def test_a_path_that_sparks_reader_does_not_find(checkpoint: Path, name: str) ->
     """It quotes such a path twice, and says that there is no committed batch."""
     source, folder = checkpoint, checkpoint.parent / name / "here"
     folder.parent.mkdir()
-    checkpoint = copy_stopped(source, folder)
+    checkpoint = Path(shutil.copytree(source, folder))
     before = contents(checkpoint)
     (letter, *_) = quoted_in(name)
     for dry_run in (True, False):

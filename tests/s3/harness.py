@@ -164,6 +164,10 @@ class Query:
         found = self.s3.keys(f"{self.key}/{below}", self.bucket)
         return [key.removeprefix(f"{self.key}/") for key in found if not key.endswith("/")]
 
+    def of_runs(self) -> list[str]:
+        """The endings of what its runs say of themselves."""
+        return sorted(Path(key).suffix for key in self.keys("state/_merged/") if key.endswith((".running", ".ended")))
+
     def uploads(self) -> list[str]:
         """What multipart uploads are left of it."""
         return [key for key in self.s3.uploads(self.bucket) if key.startswith(f"{self.key}/")]

@@ -88,23 +88,19 @@ def test_one_object_for_all_tasks_of_a_batch(make_query: MakeQuery, mode: str, s
 def test_a_query_that_ended_says_so(make_query: MakeQuery) -> None:
     """Without renames: an object appears whole. A restart takes it away before its first batch."""
     query = make_query("provider", "rocksdb")
-
-    def of_runs() -> list[str]:
-        return sorted(Path(key).suffix for key in query.keys(MERGED) if key.endswith((".running", ".ended")))
-
     for _ in range(2):
         query.run(1)
-        until(lambda: of_runs() == [".ended"], "the end to be said")
+        until(lambda: query.of_runs() == [".ended"], "the end to be said")
         directory = query.checkpoint()._directory
         query_id = parse_object(directory.read("metadata", 1 << 10))["id"]
         assert Ended.found(directory, scan(directory), (), query_id, ()) is not None
     waits = query.start(available_now=False)
     try:
-        assert of_runs() == [".running"]
+        assert query.of_runs() == [".running"]
         assert Ended.found(directory, scan(directory), (), query_id, ()) is None
     finally:
         waits.stop()
-    until(lambda: of_runs() == [".ended"], "the end to be said")
+    until(lambda: query.of_runs() == [".ended"], "the end to be said")
     made = [Path(each.key).suffix for each in query.s3.proxy.requests if each.kind == "PUT" and query.key in each.key]
     assert (made.count(".running"), made.count(".ended")) == (3, 3)
 

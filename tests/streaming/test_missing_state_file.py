@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore.format.reader import BytesSource, read_merged_file
 from tests.conftest import MakeSpark
-from tests.copies import copy_stopped
 from tests.streaming.runs import Run, Setting, merged_files, session_conf
 from tests.streaming.workloads import WORKLOADS, events, write_batches
 
@@ -50,7 +50,7 @@ def begin(spark: SparkSession, folder: Path, setting: Setting) -> Run:
     run.run(ONLY_DATA)
     copy = Run(spark, "aggregation", setting, folder / "copy", run.input)
     # The query has just ended, and says so meanwhile.
-    copy_stopped(run.checkpoint, copy.checkpoint)
+    shutil.copytree(run.checkpoint, copy.checkpoint, ignore=shutil.ignore_patterns("*.running", "*.ended"))
     write_batches(run.input, range(BATCHES, BATCHES + 1))
     return copy
 

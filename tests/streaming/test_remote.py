@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint
+from tests.copies import copy_stopped
 from tests.jvm.harness import until
 from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf, unload_stores
 from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
@@ -199,7 +199,7 @@ def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession]
     remote.run()
     assert cache.givenBack() > given_back
     assert remote.state() == stock.state(), "while the stores are open, with holes"
-    until(lambda: not list(remote.folder.glob("state/_merged/*.running")), "the query's word that it has ended")
+    until(lambda: list(remote.folder.glob("state/_merged/*.ended")), "the query's word that it has ended")
     unload_stores(spark)
     before = dict(stock.found)
     write_input(spark, tmp_path, range(BATCHES + 1, BATCHES + 3))
@@ -209,7 +209,7 @@ def test_all_that_is_done_to_checkpoints(make_spark: Callable[..., SparkSession]
     for verb in (kept, forked, claimed, compacted, split, repartitioned, exported, with_heap):
         unload_stores(spark)
         folder = tmp_path / verb.__name__
-        shutil.copytree(remote.folder, folder)
+        copy_stopped(remote.folder, folder)
         there = verb(folder, spark)
         restores = REMOTE if verb is not exported else {PROVIDER: STOCK_CLASSES["rocksdb"]}
         again = Query(spark, there, {**restores, **two})
