@@ -139,7 +139,7 @@ def test_what_nobody_asks_for_is_fetched_in_the_background(
     with made.opened(options={"cache.sizeLimit": "1g", "cache.dir": str(cache)}) as store:
         assert whole_entries(cache) == 0
         left_out = made.checkpoint.metrics()["leftOutBytes"]
-        assert made.checkpoint.jvm.io.pyspark.statestore.tables.PartialFile.missingInAll() == left_out
+        assert made.checkpoint.jvm.io.pyspark.statestore.tables.PartialFiles.missingInAll() == left_out
         holes.pause(False)
         until(lambda: holes.partialFiles() == 0, "all of the store")
         assert made.checkpoint.metrics()["hydratedBytes"] == left_out

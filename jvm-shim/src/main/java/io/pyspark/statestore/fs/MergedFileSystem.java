@@ -9,7 +9,7 @@ import io.pyspark.statestore.log.MergedLogs;
 import io.pyspark.statestore.metrics.StoreFigures;
 import io.pyspark.statestore.tables.EarlyFiles;
 import io.pyspark.statestore.tables.LazyFiles;
-import io.pyspark.statestore.tables.PartialFile;
+import io.pyspark.statestore.tables.PartialFiles;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
@@ -337,7 +337,7 @@ public final class MergedFileSystem extends FileSystem {
     }
     java.nio.file.Path local = java.nio.file.Path.of(source.toUri().getPath());
     if (!view.stage(local)) {
-      PartialFile.Pin whole = PartialFile.pin(local);
+      PartialFiles.Pin whole = PartialFiles.pin(local);
       try (FSDataOutputStream out = create(view, overwrite)) {
         Files.copy(local, out);
       } finally {

@@ -15,7 +15,7 @@ import io.pyspark.statestore.metrics.LogMetrics;
 import io.pyspark.statestore.metrics.LogMetrics.Count;
 import io.pyspark.statestore.sink.SinkMetrics;
 import io.pyspark.statestore.tables.LocalCache;
-import io.pyspark.statestore.tables.PartialFile;
+import io.pyspark.statestore.tables.PartialFiles;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -71,7 +71,7 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     gauge(registry, "physicalFileCount", () -> totals().files());
     gauge(registry, "physicalFileSize", () -> totals().physicalBytes());
     gauge(registry, "spaceAmplification", () -> totals().spaceAmplification());
-    gauge(registry, "missingBytes", PartialFile::missingInAll);
+    gauge(registry, "missingBytes", PartialFiles::missingInAll);
     gauge(registry, "localBytes", () -> LocalCache.ofProcess().used());
     gauge(registry, "localOwnBytes", () -> LocalCache.ofProcess().own());
     gauge(registry, "givenBackBytes", () -> LocalCache.ofProcess().givenBack());

@@ -72,7 +72,7 @@ public final class EarlyFile {
   private Payload kept;
 
   /** As long as it is read for its upload: it may become durable under another name, and parts of it go then. */
-  private PartialFile.Pin pin;
+  private PartialFiles.Pin pin;
 
   private Entry entry;
   private long writtenNanos;
@@ -126,13 +126,13 @@ public final class EarlyFile {
    */
   Payload keep(LocalSpace space) throws IOException {
     Payload link = link(space);
-    PartialFile.Pin whole = PartialFile.pinned(identity);
+    PartialFiles.Pin whole = PartialFiles.pinned(identity);
     boolean done = false;
     try {
-      if (!identity.equals(PartialFile.keyOf(link.file())) || link.length() != bytes) {
+      if (!identity.equals(PartialFiles.keyOf(link.file())) || link.length() != bytes) {
         throw new IOException(local + " is another file than before");
       }
-      if (PartialFile.at(link.file()) != null) {
+      if (PartialFiles.at(link.file()) != null) {
         throw new IOException(local + " is not whole");
       }
       done = true;
@@ -199,10 +199,10 @@ public final class EarlyFile {
    * meanwhile, its length, and its bytes. Called without the monitor, because it reads the file.
    */
   boolean isSameAs(Path file, Entry uploaded) throws IOException {
-    if (!identity.equals(PartialFile.keyOf(file)) || Files.size(file) != bytes) {
+    if (!identity.equals(PartialFiles.keyOf(file)) || Files.size(file) != bytes) {
       return false;
     }
-    if (PartialFile.at(file) != null) {
+    if (PartialFiles.at(file) != null) {
       return true; // parts of it went because it was uploaded, and come from there again
     }
     CRC32C crc = new CRC32C();

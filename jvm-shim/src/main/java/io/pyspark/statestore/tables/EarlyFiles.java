@@ -115,7 +115,7 @@ public final class EarlyFiles implements AutoCloseable {
     }
     Object identity;
     try {
-      identity = PartialFile.keyOf(file);
+      identity = PartialFiles.keyOf(file);
     } catch (IOException e) {
       LOG.debug("{} is gone again", file, e);
       return;
@@ -152,7 +152,9 @@ public final class EarlyFiles implements AutoCloseable {
       if (!deleted.isNamed()) {
         forecast.deleted(deleted.bytes(), deleted.createdMs(), EarlyFile.nowMs());
       }
-      if (!deleted.isNamed() && deleted.state == EarlyFile.State.WRITTEN && PartialFile.isPartial(deleted.identity())) {
+      if (!deleted.isNamed()
+          && deleted.state == EarlyFile.State.WRITTEN
+          && PartialFiles.isPartial(deleted.identity())) {
         deleted.isGone = true;
         // Whoever has a link keeps the file; this one would keep it on the disk for nobody.
         deleted.release();

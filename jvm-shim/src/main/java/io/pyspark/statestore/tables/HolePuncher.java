@@ -86,7 +86,7 @@ final class HolePuncher {
   /**
    * Makes holes.
    *
-   * @param identity what tells the file from all others, {@link PartialFile#keyOf}
+   * @param identity what tells the file from all others, {@link PartialFiles#keyOf}
    * @return false where that could not be done, at least not for all
    */
   synchronized boolean punch(Path file, Object identity, List<Range> ranges) {

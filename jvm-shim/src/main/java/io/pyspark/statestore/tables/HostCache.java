@@ -221,7 +221,7 @@ final class HostCache {
       return;
     }
     try {
-      if (PartialFile.at(file) != null) {
+      if (PartialFiles.at(file) != null) {
         // It would be found out when it is taken, but it may be linked to a store that is just filling it.
         return;
       }

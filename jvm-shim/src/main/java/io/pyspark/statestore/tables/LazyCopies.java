@@ -256,7 +256,7 @@ final class LazyCopies implements Prefetcher.Lazily {
     private void keepOnHost(PartialFile file) {
       try {
         // Spark may have put another file there.
-        if (Files.exists(file.path()) && file.key().equals(PartialFile.keyOf(file.path()))) {
+        if (Files.exists(file.path()) && file.key().equals(PartialFiles.keyOf(file.path()))) {
           cache.get().fetched(segment, file.path());
         }
       } catch (IOException e) {

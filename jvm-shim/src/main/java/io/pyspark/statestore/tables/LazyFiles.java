@@ -2,8 +2,6 @@ package io.pyspark.statestore.tables;
 
 import io.pyspark.statestore.files.Parallel;
 import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -24,7 +22,6 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.Predicate;
-import java.util.stream.Stream;
 
 /**
  * The SSTs of one store that are not whole. A read that finds a hole has it filled here; the {@link Hydrator} fills the
@@ -45,28 +42,10 @@ public final class LazyFiles implements AutoCloseable {
   /** Where there is room for so much only, a scan has one part in so many of that fetched ahead. */
   private static final int AHEAD_SHARE = 16;
 
-  /** What is fetched along between two parts where it displaces others: a few blocks. */
-  private static final long CROWDED_BRIDGE = 16 << 10;
-
   /** A smaller file that RocksDB has made stays: its end is not much less. */
   private static final long SMALLEST_MADE = 64 << 10;
 
   private static final long MOST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(10);
-
-  private static final String SST = ".sst";
-
-  /**
-   * All of a file.
-   *
-   * @param isDurable whether the checkpoint has it: it is small
-   */
-  private record Staying(long bytes, boolean isDurable) {
-    static final Staying NOTHING = new Staying(0, true);
-
-    long own() {
-      return isDurable ? 0 : bytes;
-    }
-  }
 
   /** A part of a file, which is named without its directory. */
   public record Part(String name, long from, long to) {}
@@ -83,8 +62,11 @@ public final class LazyFiles implements AutoCloseable {
   /** The store's directory in the checkpoint; null where nobody has to find the store by it. */
   private final org.apache.hadoop.fs.Path store;
 
-  /** Of a store with a cache: its SSTs that nothing may go of, by name. Guarded by itself. */
-  private final Map<String, Staying> staying = new HashMap<>();
+  /** What counts as being on the disk, beside the files of which parts may go; null without a cache. */
+  private final StayingFiles staying;
+
+  /** The files that the loaded version does not have. */
+  private final RetiredFiles retired = new RetiredFiles();
 
   /** In which RocksDB has its files, and below which the store has all that it has; null before the first load. */
   private volatile Path directory;
@@ -101,9 +83,6 @@ public final class LazyFiles implements AutoCloseable {
 
   /** Those of the loaded version, by name. */
   private final Map<String, PartialFile> open = new ConcurrentHashMap<>();
-
-  /** Those that the loaded version does not have, and of which there are still hard links. */
-  private final Set<PartialFile> retired = ConcurrentHashMap.newKeySet();
 
   private final AtomicLong progress = new AtomicLong();
   private final AtomicLong waits = new AtomicLong();
@@ -128,6 +107,7 @@ public final class LazyFiles implements AutoCloseable {
     this.hydrates = hydrates;
     this.bytesPerSecond = bytesPerSecond;
     this.cache = cache;
+    staying = cache == null ? null : new StayingFiles(cache);
     this.store = store;
   }
 
@@ -330,11 +310,12 @@ public final class LazyFiles implements AutoCloseable {
         missing++;
       }
     }
-    List<Callable<Void>> requests = new ArrayList<>();
-    wanted.forEach((file, of) -> addRequests(file, of, isCancelled, requests));
+    boolean isCrowded = cache != null && cache.isCrowded();
+    PartRequests requests = new PartRequests(costs, isCrowded, this::wasAskedFor, isCancelled);
+    wanted.forEach(requests::add);
     Hydrator.readWaits();
     try {
-      inParallel(requests, parallelism);
+      inParallel(requests.all(), parallelism);
     } finally {
       Hydrator.readWaits();
     }
@@ -350,40 +331,6 @@ public final class LazyFiles implements AutoCloseable {
         RestOfFiles.fetch(file, costs, threads, () -> isCancelled.getAsBoolean() || !isLoaded(file));
       }
     }
-  }
-
-  private void addRequests(
-      PartialFile file, List<Part> parts, BooleanSupplier isCancelled, List<Callable<Void>> requests) {
-    parts.sort(Comparator.comparingLong(Part::from));
-    long bridge = Math.min(SHARE, costs.bridge());
-    if (cache != null && cache.isCrowded()) {
-      bridge = Math.min(bridge, CROWDED_BRIDGE);
-    }
-    long from = parts.get(0).from();
-    long to = parts.get(0).to();
-    for (Part part : parts) {
-      if (part.from() > to + bridge || part.to() > from + SHARE) {
-        requests.add(request(file, from, to, isCancelled));
-        from = Math.max(to, part.from());
-      }
-      to = Math.max(to, part.to());
-    }
-    requests.add(request(file, from, to, isCancelled));
-  }
-
-  private Callable<Void> request(PartialFile file, long from, long to, BooleanSupplier isCancelled) {
-    return () -> {
-      if (isCancelled.getAsBoolean()) {
-        return null;
-      }
-      long began = System.nanoTime();
-      long bytes = file.needSoon(from, to);
-      if (bytes > 0) {
-        costs.add(bytes, System.nanoTime() - began);
-      }
-      wasAskedFor(file);
-      return null;
-    };
   }
 
   /** Fetches all that is missing, and returns once all files are whole. */
@@ -459,7 +406,7 @@ public final class LazyFiles implements AutoCloseable {
       boolean wasOpen = open.remove(nameOf(file), file);
       retired.remove(file);
       if (cache != null && wasOpen) {
-        stays(nameOf(file), new Staying(file.length(), true));
+        staying.isWhole(nameOf(file), file.length());
       }
     }
   }
@@ -478,19 +425,19 @@ public final class LazyFiles implements AutoCloseable {
     }
     damage = null;
     if (!open.isEmpty() || !retired.isEmpty()) {
-      Map<String, PartialFile> inPlace = partialFilesIn(directory);
-      Set<PartialFile> staying = new HashSet<>(inPlace.values());
+      Map<String, PartialFile> inPlace = PartialFiles.in(directory);
+      Set<PartialFile> again = new HashSet<>(inPlace.values());
       // Not for a moment are those retired that stay: another thread may be forgetting what has no name.
-      open.values().stream().filter(file -> !staying.contains(file)).forEach(retired::add);
-      retired.removeAll(staying);
+      open.values().stream().filter(file -> !again.contains(file)).forEach(retired::add);
+      retired.removeAll(again);
       open.keySet().retainAll(inPlace.keySet());
       open.putAll(inPlace);
       // Files that became whole since they were looked for.
       open.values().removeIf(PartialFile::isWhole);
-      forgetRetired(root);
+      retired.forgetNameless(root);
     }
     if (cache != null) {
-      countWhole();
+      staying.loaded(directory);
     }
     touchedNanos = System.nanoTime();
     if (needsHydrator()) {
@@ -498,37 +445,19 @@ public final class LazyFiles implements AutoCloseable {
     }
   }
 
-  /**
-   * Forgets files that have no name any more. It looks twice for their names: one that is made where it has just
-   * looked, while another is deleted where it has not looked yet, it would miss.
-   */
-  private void forgetRetired(Path root) throws IOException {
-    List<PartialFile> nameless = withoutName(List.copyOf(retired), root);
-    for (PartialFile file : nameless.isEmpty() ? nameless : withoutName(nameless, root)) {
-      if (retired.remove(file)) {
-        file.close();
-      }
-    }
-  }
-
-  private static List<PartialFile> withoutName(List<PartialFile> files, Path root) throws IOException {
-    Set<Object> found = keysBelow(root);
-    return files.stream().filter(file -> !found.contains(file.key()) && !PartialFile.isNamed(file.key())).toList();
-  }
-
   // ---- a cache
 
   /** RocksDB has made a file. */
   public void created(String name, long bytes) {
-    if (cache != null && name.endsWith(SST)) {
-      stays(name, new Staying(bytes, false));
+    if (cache != null && name.endsWith(StayingFiles.SST)) {
+      staying.created(name, bytes);
     }
   }
 
   /** RocksDB has deleted a file. */
   public void deleted(String name) {
     if (cache != null) {
-      stays(name, Staying.NOTHING);
+      staying.remove(name);
     }
     PartialFile file = open.remove(name);
     if (file != null) {
@@ -546,60 +475,12 @@ public final class LazyFiles implements AutoCloseable {
     }
   }
 
-  /** From now on a file that nothing may go of is there, or is not. */
-  private void stays(String name, Staying now) {
-    Staying before;
-    synchronized (staying) {
-      if (isClosed) {
-        return;
-      }
-      before = now == Staying.NOTHING ? staying.remove(name) : staying.put(name, now);
-    }
-    changed(before == null ? Staying.NOTHING : before, now);
-  }
-
-  private void changed(Staying before, Staying now) {
-    cache.stays(now.bytes() - before.bytes(), now.own() - before.own());
-  }
-
-  /** A file is durable, and stays all the same. */
-  private void becameDurable(String name) {
-    Staying before;
-    Staying now;
-    synchronized (staying) {
-      before = staying.getOrDefault(name, Staying.NOTHING);
-      now = staying.computeIfPresent(name, (any, file) -> new Staying(file.bytes(), true));
-    }
-    if (now != null) {
-      changed(before, now);
-    }
-  }
-
-  /** Counts what is in the directory and was copied whole. The checkpoint has all of a version that was loaded. */
-  private void countWhole() throws IOException {
-    Map<String, Staying> found = new HashMap<>();
-    try (DirectoryStream<Path> all = Files.newDirectoryStream(directory, "*" + SST)) {
-      for (Path path : all) {
-        if (PartialFile.at(path) == null) {
-          found.put(path.getFileName().toString(), new Staying(Files.size(path), true));
-        }
-      }
-    }
-    Set<String> gone;
-    synchronized (staying) {
-      gone = new HashSet<>(staying.keySet());
-    }
-    gone.removeAll(found.keySet());
-    gone.forEach(name -> stays(name, Staying.NOTHING));
-    found.forEach(this::stays);
-  }
-
   /**
    * An SST of the store is durable in the checkpoint, so parts of it may go.
    *
    * @param store its directory in the checkpoint, with its real name; qualified
    * @param name as RocksDB has it
-   * @param identity what tells the file from all others, {@link PartialFile#keyOf}
+   * @param identity what tells the file from all others, {@link PartialFiles#keyOf}
    * @param origin makes what reads it from the checkpoint, for a store
    */
   static void durable(
@@ -618,20 +499,20 @@ public final class LazyFiles implements AutoCloseable {
       load = loads;
     }
     Path path = directory == null ? null : directory.resolve(name);
-    if (path == null || !identity.equals(PartialFile.keyIfThere(path))) {
+    if (path == null || !identity.equals(PartialFiles.keyIfThere(path))) {
       return;
     }
     // A name of its own, by which the file is there whatever RocksDB does meanwhile.
     Path link = root.resolve("durable-" + UUID.randomUUID());
     try {
       Files.createLink(link, path);
-      if (identity.equals(PartialFile.keyOf(link)) && PartialFile.at(link) == null) {
+      if (identity.equals(PartialFiles.keyOf(link)) && PartialFiles.at(link) == null) {
         boolean isSmall = Files.size(link) < Math.min(PartialFile.smallest, SMALLEST_MADE);
         long dataEnd = isSmall ? TableEnd.UNKNOWN : TableEnd.of(link);
         if (dataEnd != TableEnd.UNKNOWN) {
           adopt(PartialFile.ofWhole(path, link, origin.apply(this), cache), dataEnd, load);
         } else if (!isTooLate(load)) {
-          becameDurable(name);
+          staying.becameDurable(name);
         }
       }
     } catch (NoSuchFileException e) {
@@ -640,7 +521,7 @@ public final class LazyFiles implements AutoCloseable {
       Files.deleteIfExists(link);
     }
     PartialFile adopted = open.get(name);
-    if (adopted != null && identity.equals(adopted.key()) && !identity.equals(PartialFile.keyIfThere(path))) {
+    if (adopted != null && identity.equals(adopted.key()) && !identity.equals(PartialFiles.keyIfThere(path))) {
       deleted(name);
     }
   }
@@ -660,7 +541,7 @@ public final class LazyFiles implements AutoCloseable {
     if (isTooLate) {
       file.close();
     } else {
-      stays(name, Staying.NOTHING);
+      staying.remove(name);
       cache.mayGo();
     }
   }
@@ -803,13 +684,13 @@ public final class LazyFiles implements AutoCloseable {
 
   /** How many deleted files are still held open, because they may have another name. */
   int retired() {
-    return retired.size();
+    return retired.count();
   }
 
   /** Forgets deleted files that have no name any more. */
   public void tidy() throws IOException {
     if (!retired.isEmpty() && root != null) {
-      forgetRetired(root);
+      retired.forgetNameless(root);
     }
   }
 
@@ -823,40 +704,6 @@ public final class LazyFiles implements AutoCloseable {
   /** What nobody asks for is fetched only where that is wanted; what is there has to be checked in any case. */
   boolean isForHydrator(PartialFile file) {
     return hydrates || file.isWanted() || file.isUnchecked();
-  }
-
-  /** All that RocksDB will find there and that has holes, whatever this knows of it. */
-  private static Map<String, PartialFile> partialFilesIn(Path directory) throws IOException {
-    Map<String, PartialFile> found = new HashMap<>();
-    try (DirectoryStream<Path> all = Files.newDirectoryStream(directory)) {
-      for (Path path : all) {
-        PartialFile partial = PartialFile.at(path);
-        if (partial != null) {
-          found.put(path.getFileName().toString(), partial);
-        }
-      }
-    }
-    return found;
-  }
-
-  private static Set<Object> keysBelow(Path root) throws IOException {
-    Set<Object> found = new HashSet<>();
-    try (Stream<Path> all = Files.walk(root)) {
-      for (Path path : (Iterable<Path>) all::iterator) {
-        try {
-          found.add(PartialFile.keyOf(path));
-        } catch (NoSuchFileException e) {
-          // An upload has just ended, and deletes its links.
-        }
-      }
-    } catch (UncheckedIOException e) {
-      if (!(e.getCause() instanceof NoSuchFileException)) {
-        throw e.getCause();
-      }
-      // As above, of a directory. What was not seen stays for now.
-      return new HashSet<>(PartialFile.allKeys());
-    }
-    return found;
   }
 
   // ---- the background
@@ -882,9 +729,8 @@ public final class LazyFiles implements AutoCloseable {
       isClosed = true;
     }
     List<PartialFile> all = new ArrayList<>(open.values());
-    all.addAll(retired);
     open.clear();
-    retired.clear();
+    all.addAll(retired.takeAll());
     for (PartialFile file : all) {
       try {
         file.close();
@@ -893,10 +739,7 @@ public final class LazyFiles implements AutoCloseable {
       }
     }
     if (cache != null) {
-      synchronized (staying) {
-        staying.values().forEach(file -> changed(file, Staying.NOTHING));
-        staying.clear();
-      }
+      staying.close();
       cache.closed(this);
     }
   }

@@ -7,14 +7,10 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.attribute.BasicFileAttributes;
 import java.util.EnumSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiPredicate;
 import java.util.function.IntPredicate;
@@ -23,11 +19,8 @@ import java.util.zip.CRC32C;
 /**
  * A local SST of which not all is there yet. It has its right length from the beginning, and holes, which are zeros.
  *
- * <p>Why nobody takes it for the whole file: it is in a register by its identity on the disk, not by its name, so each
- * hard link of it is found, too. It stays there, and is held open so that its identity cannot become another file's,
- * until it is whole or its store is closed. Where somebody has another name of it by then ({@link Named}), it stays
- * until that is gone, and can never be read as a whole file. Whole is what has all bytes and the checksum that the
- * checkpoint says.
+ * <p>Why nobody takes it for the whole file: {@link PartialFiles} knows it by its identity on the disk, until it is
+ * whole or its store is closed. Whole is what has all bytes and the checksum that the checkpoint says.
  *
  * <p>The map of what is there is in memory only. A process that dies leaves a file that no other process ever takes:
  * each store of Spark's begins with an empty local directory.
@@ -72,15 +65,6 @@ public final class PartialFile implements LocalCache.Cached {
 
   private static final int MAX_READ = SegmentReader.CHUNK;
   private static final int BUFFER = 1 << 16;
-
-  /** By identity on the disk. */
-  private static final Map<Object, PartialFile> ALL = new ConcurrentHashMap<>();
-
-  /** Those that are read from beginning to end under another name than RocksDB's, by identity, and by how many. */
-  private static final Map<Object, Integer> PINNED = new ConcurrentHashMap<>();
-
-  /** Those that have names which do not go with their store, by identity, and by how many. */
-  private static final Map<Object, Integer> NAMED = new ConcurrentHashMap<>();
 
   private enum State {
     PARTIAL,
@@ -211,11 +195,11 @@ public final class PartialFile implements LocalCache.Cached {
     file = new RandomAccessFile(opened.toFile(), "rw");
     boolean done = false;
     try {
-      key = keyOf(opened);
+      key = PartialFiles.keyOf(opened);
       if (key == null) {
         throw new IOException("The disk of " + path + " does not tell files apart");
       }
-      ALL.put(key, this);
+      PartialFiles.add(this);
       done = true;
     } finally {
       if (!done) {
@@ -234,117 +218,6 @@ public final class PartialFile implements LocalCache.Cached {
     PartialFile made = new PartialFile(path, link, Files.size(link), origin, cache);
     made.cache.count(made.arrived(new Chunks.Run(0, made.chunks.count()), true));
     return made;
-  }
-
-  /** The file of this name, if parts of it are missing; else null. */
-  static PartialFile at(Path path) throws IOException {
-    return ALL.isEmpty() ? null : ALL.get(keyOf(path));
-  }
-
-  /** Until it is closed all of a file is here. */
-  public static final class Pin implements AutoCloseable {
-    private Object key;
-
-    private Pin(Object key) {
-      this.key = key;
-      if (key != null) {
-        PINNED.merge(key, 1, Integer::sum);
-      }
-    }
-
-    @Override
-    public synchronized void close() {
-      if (key != null) {
-        PINNED.computeIfPresent(key, (any, count) -> count == 1 ? null : count - 1);
-        key = null;
-      }
-    }
-  }
-
-  /**
-   * Makes a local file whole that is about to be read by somebody else than RocksDB, who would take a hole for data.
-   * Nothing of it goes until that is over, also where parts of it may go only from some time in between: the file may
-   * become durable under another name.
-   */
-  public static Pin pin(Path path) throws IOException {
-    Pin pin = pinned(keyOf(path));
-    boolean done = false;
-    try {
-      PartialFile partial = at(path);
-      if (partial != null) {
-        partial.awaitWhole();
-      }
-      done = true;
-      return pin;
-    } finally {
-      if (!done) {
-        pin.close();
-      }
-    }
-  }
-
-  /** From now on nothing goes of a file, whatever is missing of it already. */
-  static Pin pinned(Object key) {
-    return new Pin(key);
-  }
-
-  /** As long as this is open, a file has a name that does not go with its store. */
-  static final class Named implements AutoCloseable {
-    private Object key;
-
-    Named(Object key) {
-      this.key = key;
-      NAMED.merge(key, 1, Integer::sum);
-    }
-
-    @Override
-    public synchronized void close() {
-      if (key != null) {
-        NAMED.computeIfPresent(key, (any, count) -> count == 1 ? null : count - 1);
-        ALL.computeIfPresent(key, (any, file) -> file.isClosed() && !isNamed(any) ? null : file);
-        key = null;
-      }
-    }
-  }
-
-  /** Whether a file has a name that does not go with its store. */
-  static boolean isNamed(Object key) {
-    return NAMED.containsKey(key);
-  }
-
-  /** Whether parts of a file may be missing. */
-  static boolean isPartial(Object key) {
-    return ALL.containsKey(key);
-  }
-
-  /** Whether parts of a file may go again, which are in the checkpoint. */
-  static boolean isCached(Path path) throws IOException {
-    PartialFile partial = at(path);
-    return partial != null && partial.cache != null;
-  }
-
-  /** Bytes that are missing in this process. */
-  public static long missingInAll() {
-    return ALL.values().stream().mapToLong(PartialFile::missing).sum();
-  }
-
-  /** What tells the files of which parts are missing from all others. */
-  static Set<Object> allKeys() {
-    return ALL.keySet();
-  }
-
-  /** What tells a file from all others, whatever its name; null where there is nothing. */
-  static Object keyOf(Path path) throws IOException {
-    return Files.readAttributes(path, BasicFileAttributes.class).fileKey();
-  }
-
-  /** The same; null also where there is no file. */
-  static Object keyIfThere(Path path) throws IOException {
-    try {
-      return keyOf(path);
-    } catch (NoSuchFileException e) {
-      return null;
-    }
   }
 
   Path path() {
@@ -496,7 +369,7 @@ public final class PartialFile implements LocalCache.Cached {
 
   /** Whether nothing of it may go now. Called with the lock. */
   private boolean stays() {
-    return state != State.PARTIAL || isDeleted || holds > 0 || PINNED.containsKey(key);
+    return state != State.PARTIAL || isDeleted || holds > 0 || PartialFiles.isPinned(key);
   }
 
   private HolePuncher.Range range(Chunks.Run run) {
@@ -703,7 +576,7 @@ public final class PartialFile implements LocalCache.Cached {
   private void damaged(IOException found) throws IOException {
     try {
       // RocksDB may have given the name to another file.
-      if (key.equals(keyIfThere(path))) {
+      if (key.equals(PartialFiles.keyIfThere(path))) {
         Files.deleteIfExists(path);
       }
     } finally {
@@ -823,17 +696,17 @@ public final class PartialFile implements LocalCache.Cached {
     release();
   }
 
-  private synchronized boolean isClosed() {
+  synchronized boolean isClosed() {
     return state == State.CLOSED;
   }
 
   /** Whether it has holes for ever, and a name by which somebody could take them for data. */
-  private synchronized boolean staysKnown() {
-    return isClosed() && !isFilled() && isNamed(key);
+  synchronized boolean staysKnown() {
+    return isClosed() && !isFilled() && PartialFiles.isNamed(key);
   }
 
   private void release() throws IOException {
-    ALL.computeIfPresent(key, (any, found) -> found == this && !staysKnown() ? null : found);
+    PartialFiles.remove(this);
     if (cache != null) {
       cache.remove(this);
     }

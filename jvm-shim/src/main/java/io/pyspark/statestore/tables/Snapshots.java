@@ -109,13 +109,13 @@ public final class Snapshots implements Commits.Companions {
    * @param isUploaded whether it is in the checkpoint already, so that it does not matter if parts of it have gone
    */
   private StagedTable keep(Path localFile, boolean isUploaded) throws IOException {
-    Object identity = PartialFile.keyOf(localFile);
+    Object identity = PartialFiles.keyOf(localFile);
     if (isUploaded) {
-      PartialFile.Named named = new PartialFile.Named(identity);
+      PartialFiles.Named named = new PartialFiles.Named(identity);
       boolean done = false;
       try {
         // Asked after it was said that there is a name: the store may be closed meanwhile.
-        if (PartialFile.at(localFile) != null) {
+        if (PartialFiles.at(localFile) != null) {
           StagedTable table = StagedTable.ofParts(commits.localSpace().link(localFile), identity, named);
           done = true;
           return table;
@@ -128,7 +128,7 @@ public final class Snapshots implements Commits.Companions {
         }
       }
     }
-    PartialFile.Pin pin = PartialFile.pin(localFile);
+    PartialFiles.Pin pin = PartialFiles.pin(localFile);
     boolean done = false;
     try {
       StagedTable table = StagedTable.ofWhole(commits.localSpace().keep(localFile), identity, pin);

@@ -15,14 +15,14 @@ final class StagedTable implements Payload {
   private final Object identity;
 
   /** Of a file of which parts may have gone: it must not be taken for whole, whatever becomes of its store. */
-  private final PartialFile.Named named;
+  private final PartialFiles.Named named;
 
   /** Null as long as parts may be missing. */
-  private PartialFile.Pin pin;
+  private PartialFiles.Pin pin;
 
   private boolean isClosed;
 
-  private StagedTable(Payload kept, Object identity, PartialFile.Named named, PartialFile.Pin pin) {
+  private StagedTable(Payload kept, Object identity, PartialFiles.Named named, PartialFiles.Pin pin) {
     this.kept = kept;
     this.identity = identity;
     this.named = named;
@@ -36,7 +36,7 @@ final class StagedTable implements Payload {
    * @param identity what tells the store's own file from all others on its disk
    * @param named says that the name is there; closed with this
    */
-  static StagedTable ofParts(Payload kept, Object identity, PartialFile.Named named) {
+  static StagedTable ofParts(Payload kept, Object identity, PartialFiles.Named named) {
     return new StagedTable(kept, identity, named, null);
   }
 
@@ -47,7 +47,7 @@ final class StagedTable implements Payload {
    * @param identity what tells the store's own file from all others on its disk
    * @param pin sees to it that nothing of it goes; closed with this
    */
-  static StagedTable ofWhole(Payload kept, Object identity, PartialFile.Pin pin) {
+  static StagedTable ofWhole(Payload kept, Object identity, PartialFiles.Pin pin) {
     return new StagedTable(kept, identity, null, pin);
   }
 
@@ -58,7 +58,7 @@ final class StagedTable implements Payload {
   /** Has all of the file here, and checked, before it is written. From then on it stays. */
   void complete() throws IOException {
     if (!isComplete()) {
-      PartialFile.Pin made = PartialFile.pin(kept.file());
+      PartialFiles.Pin made = PartialFiles.pin(kept.file());
       synchronized (this) {
         if (pin == null && !isClosed) {
           pin = made;

@@ -64,7 +64,7 @@ public final class Early {
   public static boolean isPartial(String root, String name) throws IOException {
     try (Stream<java.nio.file.Path> all = Files.walk(java.nio.file.Path.of(root))) {
       for (java.nio.file.Path path : (Iterable<java.nio.file.Path>) all::iterator) {
-        if (path.endsWith(name) && PartialFile.at(path) != null) {
+        if (path.endsWith(name) && PartialFiles.at(path) != null) {
           return true;
         }
       }

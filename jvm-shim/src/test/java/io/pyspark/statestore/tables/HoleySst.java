@@ -146,9 +146,9 @@ public final class HoleySst extends LocalOrigin {
         } catch (NoSuchFileException e) {
           continue; // compacted away
         }
-        if (PartialFile.at(link) == null) {
+        if (PartialFiles.at(link) == null) {
           byte[] whole = Files.readAllBytes(link);
-          Object identity = PartialFile.keyOf(link);
+          Object identity = PartialFiles.keyOf(link);
           files.durable(sst.getFileName().toString(), identity, each -> new HoleySst(whole, each));
         }
         Files.delete(link);
@@ -169,7 +169,7 @@ public final class HoleySst extends LocalOrigin {
     Path link = Files.createLink(directory.resolve("link"), path);
     boolean[] found = new boolean[2];
     try {
-      PartialFile.Pin pin = PartialFile.pin(link);
+      PartialFiles.Pin pin = PartialFiles.pin(link);
       origin.durable(path);
       files.cache().giveBack(length);
       found[0] = origin.isIn(link);
@@ -246,7 +246,7 @@ public final class HoleySst extends LocalOrigin {
     LazyFiles files = cached(length);
     HoleySst origin = of(length, files, random);
     Path path = Files.write(directory.resolve("file.sst"), origin.whole);
-    EarlyFile early = new EarlyFile(null, path, "0/0/file.sst", PartialFile.keyOf(path), length);
+    EarlyFile early = new EarlyFile(null, path, "0/0/file.sst", PartialFiles.keyOf(path), length);
     Path read = early.keep(new LocalSpace(() -> directory)).file();
     boolean[] found = new boolean[2];
     try {
@@ -293,15 +293,15 @@ public final class HoleySst extends LocalOrigin {
     } catch (IOException e) {
       isRefused = true;
     }
-    boolean isKnown = PartialFile.allKeys().contains(file.key());
+    boolean isKnown = PartialFiles.allKeys().contains(file.key());
     table.close();
     first.close();
-    return new boolean[] {isRefused, isKnown, PartialFile.allKeys().contains(file.key())};
+    return new boolean[] {isRefused, isKnown, PartialFiles.allKeys().contains(file.key())};
   }
 
   private static StagedTable staged(PartialFile file) throws IOException {
     Path kept = Files.createLink(file.path().resolveSibling(UUID.randomUUID().toString()), file.path());
-    return StagedTable.ofParts(Payload.ofFile(kept), file.key(), new PartialFile.Named(file.key()));
+    return StagedTable.ofParts(Payload.ofFile(kept), file.key(), new PartialFiles.Named(file.key()));
   }
 
   /**
@@ -425,14 +425,14 @@ public final class HoleySst extends LocalOrigin {
         files.loadBegins();
         for (int i = 0; i < count; i++) {
           Path path = directory.resolve(i + ".sst");
-          if (i % 2 == 0 || PartialFile.keyIfThere(path) == null) {
+          if (i % 2 == 0 || PartialFiles.keyIfThere(path) == null) {
             Files.deleteIfExists(path);
             partial(path, files, random);
           }
         }
         files.loaded(directory, root);
         for (int i = 0; i < count; i++) {
-          found += PartialFile.at(directory.resolve(i + ".sst")) == null ? 1 : 0;
+          found += PartialFiles.at(directory.resolve(i + ".sst")) == null ? 1 : 0;
         }
       }
       isOver.set(true);

@@ -51,11 +51,11 @@ public final class Lazily {
 
   /** Whether parts of a local file are missing. */
   public static boolean isPartial(String path) throws Exception {
-    return PartialFile.at(Path.of(path)) != null;
+    return PartialFiles.at(Path.of(path)) != null;
   }
 
   /** How many files of this process are not whole. */
   public static int partialFiles() {
-    return PartialFile.allKeys().size();
+    return PartialFiles.allKeys().size();
   }
 }
