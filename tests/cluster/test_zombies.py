@@ -26,19 +26,23 @@ ROOT = Path(__file__).resolve().parents[2]
 MERGED = {"closedAfter": "5s", "maxSpaceAmplification": "1.2"}
 
 
-def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, checkpoint_dir: Path) -> None:
+@pytest.mark.parametrize("checksums", [False, True], ids=["bare", "checksums"])
+def test_an_executor_of_an_old_run_goes_on(
+    main_jar: Path, test_jar: Path, checkpoint_dir: Path, checksums: bool
+) -> None:
     with second_jvm(main_jar, test_jar) as old, second_jvm(main_jar, test_jar) as new:
-        zombie = open_store(old.view, checkpoint_dir, options=MERGED)
+        zombie = open_store(old.view, checkpoint_dir, options=MERGED, checksums=checksums)
         for version in range(1, 6):
             fill(zombie, version, x=str(version), **{f"k{version}": "here"})
             zombie.upload()
             zombie.cleanUp()
+        task_asks(old.view, checkpoint_dir, stage=6)
         zombie.load(5)
         zombie.put("x", "6")
         old.freeze()
 
         # A new run does the batch anew, and others after it.
-        store = open_store(new.view, checkpoint_dir, options=MERGED)
+        store = open_store(new.view, checkpoint_dir, options=MERGED, checksums=checksums)
         for version in range(6, 11):
             fill(store, version, x=str(version), **{f"k{version}": "here"} if version > 6 else {})
             store.upload()
@@ -49,6 +53,9 @@ def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, check
         zombie.commit()
         # It asks for a file that it does not know: from then on its view has the new run's.
         assert Checkpoint(old.view, checkpoint_dir).exists(f"{STORE}/10.zip")
+        assert any(name.endswith(".crc") for name in stable_view(checkpoint_dir / "state").live) == checksums
+        # A later task of its run finds the snapshot there, which its first one did not.
+        task_asks(old.view, checkpoint_dir, stage=7)
         with java_error("PSS_STALE_SNAPSHOT"):
             zombie.upload()
         zombie.cleanUp()
@@ -63,7 +70,7 @@ def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, check
             store.cleanUp()
         Checkpoint(new.view, checkpoint_dir).write("0/9/2.changelog")
         with second_jvm(main_jar, test_jar) as third:
-            reader = open_store(third.view, checkpoint_dir, options=MERGED)
+            reader = open_store(third.view, checkpoint_dir, options=MERGED, checksums=checksums)
             for version in (12, 13):
                 reader.load(version)
                 assert reader.get("x") == str(version)
@@ -83,6 +90,12 @@ def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, check
 
         later = itertools.count(14)
         until(lambda: old_versions_are_gone(next(later)), "old versions to go")
+
+
+def task_asks(jvm: Any, checkpoint: Path, stage: int) -> None:
+    """A task of a query asks for something of the store's partition."""
+    (log,) = (log for name, log in jvm.io.pyspark.statestore.log.MergedLogs.all().items() if str(checkpoint) in name)
+    log.refreshFor(STORE, getattr(jvm.io.pyspark.statestore.learn, "FreshnessKey$StageAttempt")("app", stage, 0, True))
 
 
 @contextmanager

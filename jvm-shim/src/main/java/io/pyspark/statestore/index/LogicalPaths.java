@@ -69,6 +69,14 @@ public final class LogicalPaths {
     return path.endsWith(ZIP);
   }
 
+  /**
+   * The changelog of the version of which a zip, or the checksum file of one, is the snapshot; null for other paths.
+   */
+  public static String changelogOfZip(String path) {
+    String zip = path.endsWith(CHECKSUM) ? pairOf(path) : path;
+    return isZip(zip) ? zip.substring(0, zip.length() - ZIP.length()) + ".changelog" : null;
+  }
+
   /** The version of which a zip is the snapshot, or -1 where its name says none. */
   public static long versionOfZip(String path) {
     Matcher name = SNAPSHOT.matcher(path.substring(path.lastIndexOf('/') + 1));

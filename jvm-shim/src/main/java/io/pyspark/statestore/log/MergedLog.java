@@ -328,6 +328,9 @@ public final class MergedLog {
   /** Makes what is known of a path at least as new as the first call with this freshness key. */
   public void refreshFor(String path, FreshnessKey key) throws IOException {
     source.refreshFor(path, key);
+    if (key.isOfQuery()) {
+      snapshots.meets(path, run);
+    }
   }
 
   /** Makes what is known of a path as new as this call. */

@@ -5,6 +5,7 @@ import io.pyspark.statestore.index.Index;
 import io.pyspark.statestore.index.LogicalPaths;
 import io.pyspark.statestore.index.Rules;
 import io.pyspark.statestore.index.Segment;
+import io.pyspark.statestore.learn.FreshnessKey;
 import io.pyspark.statestore.learn.IndexSource;
 import io.pyspark.statestore.learn.Pins;
 import io.pyspark.statestore.metrics.LogMetrics;
@@ -78,6 +79,11 @@ public final class Snapshots implements Commits.Companions {
             metrics,
             written,
             threads);
+  }
+
+  /** A task of a run asks for something of a partition: see {@link SnapshotGuard#meets}. */
+  public void meets(String path, FreshnessKey.QueryRun run) {
+    guard.meets(path, run);
   }
 
   /**
@@ -189,11 +195,11 @@ public final class Snapshots implements Commits.Companions {
     Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
     if (named.isEmpty()) {
       // A zip that cannot be read as a snapshot's takes all that is staged for its store.
-      guard.check(zip, named, comes, commits.served().unwrittenMs(zip));
+      guard.check(zip, named, comes, commits.isLate(zip), commits.served().unwrittenMs(zip));
       return staged.take(store, path -> true);
     }
     staged.named(store, LogicalPaths.versionOfZip(zip), named);
-    guard.check(zip, named, comes, commits.served().unwrittenMs(zip));
+    guard.check(zip, named, comes, commits.isLate(zip), commits.served().unwrittenMs(zip));
     return staged.take(store, named::contains);
   }
 

@@ -161,8 +161,7 @@ public final class Commits implements LogOutputStream.Target {
    * change of a batch becomes durable at the end of the batch, and the task does not wait for that.
    */
   public LogOutputStream create(String path, String queryRunId) throws IOException {
-    if (!LogicalPaths.isZip(path) || !Threads.isMaintenance()) {
-      // A late upload does not show that the partition is still this process's.
+    if (!isLate(path)) {
       served.written(path);
     }
     BatchCommits.Batch batch = batch(path, queryRunId);
@@ -173,6 +172,16 @@ public final class Commits implements LogOutputStream.Target {
       taskEnd.ifFails(stream::taskFailed);
     }
     return stream;
+  }
+
+  /**
+   * Whether a file is a snapshot that is uploaded some time after its version was committed, so that it does not show
+   * that the partition is still this process's. Where Spark writes checksum files it has threads for that which tell
+   * nothing of who waits for them; but a version that has a changelog was committed with that.
+   */
+  public boolean isLate(String path) {
+    String changelog = LogicalPaths.changelogOfZip(path);
+    return changelog != null && (Threads.isMaintenance() || index.find(changelog) != null);
   }
 
   /** The batch at whose end a logical file becomes durable; null where that is when it is closed. */
