@@ -10,8 +10,8 @@ What is removed, each kind only when it is old enough:
   day old: executors upload SSTs before their snapshot, and may name one for half a day.
 
 What stays, though nothing refers to it: what a fork needs; plain files under a path that lives in a merged file, too
-(they are few, and of use should the merged file be lost); and an immutable file that is younger than its store's newest
-snapshot, since RocksDB may name it in the next one.
+(they are few, and of use should the merged file be lost); and an immutable file that was made after its store's newest
+snapshot was taken, since RocksDB may name it in the next one.
 
 Merged files' segments are deleted as executors delete them, with a tombstone each (rule 4 of docs/guarantees.md).
 
@@ -70,6 +70,9 @@ LEAST = datetime.timedelta(hours=1)
 
 _CLOCKS_DIFFER = datetime.timedelta(minutes=10)
 """A merged file says by its writer's clock when a snapshot was written, a plain file by the file system's."""
+
+_LATEST_UPLOAD = datetime.timedelta(days=1)
+"""So long after it was taken a snapshot is written at the latest, where no changelog says when that was."""
 
 _NO_GROUP = "merged file without a group that could be read"
 _LEFT_MARKER = "marker of a relocation that has ended"
@@ -303,26 +306,34 @@ def _in_checkpoint(folder: str, info: FileInfo) -> FileInfo:
 
 
 class _StoreSnapshots:
-    """The files that the snapshots of one store name, and when the newest snapshot was written."""
+    """The files that the snapshots of one store name, and when the newest snapshot was taken."""
 
     def __init__(self) -> None:
         self.named: set[str] = set()
         self.newest = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
 
-    def add(self, written: datetime.datetime | None, named: set[str]) -> None:
+    def add(self, written: datetime.datetime | None, changed: datetime.datetime | None, named: set[str]) -> None:
+        """Adds a snapshot.
+
+        Args:
+            written: When its zip was written.
+            changed: When the changelog of its version was written, which is when the snapshot was taken.
+            named: What it names.
+        """
         self.named |= named
         if written is not None:
-            self.newest = max(self.newest, written)
+            taken = written - _LATEST_UPLOAD if changed is None else min(written, changed)
+            self.newest = max(self.newest, taken)
 
 
 def _unnamed(
     directory: Directory, snapshot: LogSnapshot, plain: Sequence[FileInfo], candidates: Sequence[FileInfo]
 ) -> list[FileInfo]:
-    """The candidates that no snapshot of their store names, though one is younger than they are.
+    """The candidates that no snapshot of their store names, though one was taken when they were there.
 
-    A younger snapshot that does not name a file shows that RocksDB is done with it. Without a younger one, the file may
-    have been uploaded for a snapshot that failed: the next snapshot, however late, may name it without uploading it
-    again.
+    Such a snapshot shows that RocksDB is done with a file. Without one, the file may have been uploaded for a snapshot
+    that failed, or as soon as it was made: the next snapshot, however late, may name it without uploading it again.
+    That a snapshot was written later shows nothing, since maintenance may be late: the file may have been made between.
 
     Raises:
         FileNotFoundError: A snapshot was deleted meanwhile: list again.
@@ -331,8 +342,10 @@ def _unnamed(
     of = {info.name: folder for info in candidates if parse_store(folder := _store(info.name)) is not None}
     stores: defaultdict[str, _StoreSnapshots] = defaultdict(_StoreSnapshots)
     if of:
-        _add_plain(directory, plain, set(of.values()), stores)
-        _add_merged(directory, snapshot, set(of.values()), stores)
+        files = StateFiles.of(snapshot.scan, ())
+        changed = _changelogs(snapshot, files, plain, set(of.values()))
+        _add_plain(directory, plain, set(of.values()), changed, stores)
+        _add_merged(directory, snapshot, files, set(of.values()), changed, stores)
     found = []
     for info in candidates:
         if info.name not in of or info.modified is None:
@@ -348,8 +361,41 @@ def _store(path: str) -> str:
     return path.rpartition("/")[0].rpartition("/")[0]
 
 
+def _changelogs(
+    snapshot: LogSnapshot, files: StateFiles, plain: Sequence[FileInfo], folders: set[str]
+) -> dict[str, datetime.datetime]:
+    """When the changelogs in some folders were written, by their paths without the ending."""
+    ending = ".changelog"
+    found = {
+        info.name.removesuffix(ending): info.modified
+        for info in plain
+        if info.name.endswith(ending) and info.name.rpartition("/")[0] in folders and info.modified is not None
+    }
+    rows = np.flatnonzero(np.array(pc.ends_with(files.path, ending), bool))
+    for path, (_, written) in _merged_in(snapshot, files, rows, folders).items():
+        name = path.removesuffix(ending)
+        found[name] = min(written, found.get(name, written))
+    return found
+
+
+def _merged_in(
+    snapshot: LogSnapshot, files: StateFiles, rows: np.ndarray, folders: set[str]
+) -> dict[str, tuple[int, datetime.datetime]]:
+    """Those of some rows whose files are in one of these folders: by path, the row, and when the file was written."""
+    paths = files.path.take(pa.array(rows)).to_pylist()
+    wanted = [i for i, path in enumerate(paths) if path.rpartition("/")[0] in folders]
+    rows = rows[wanted]
+    stamps = snapshot.scan.entries.stamp[files.entry_rows(snapshot.scan)[rows]]
+    found = zip(wanted, rows.tolist(), stamps.tolist(), strict=True)
+    return {paths[i]: (row, time_of(stamp)) for i, row, stamp in found}
+
+
 def _add_plain(
-    directory: Directory, plain: Sequence[FileInfo], folders: set[str], stores: defaultdict[str, _StoreSnapshots]
+    directory: Directory,
+    plain: Sequence[FileInfo],
+    folders: set[str],
+    changed: dict[str, datetime.datetime],
+    stores: defaultdict[str, _StoreSnapshots],
 ) -> None:
     """Adds the plain snapshots, also those that merged files supersede."""
     zips = [info for info in plain if _is_zip(info.name) and info.name.rpartition("/")[0] in folders]
@@ -359,24 +405,25 @@ def _add_plain(
         return _named(directory, info.name, files_named(directory.read(path, info.size)))
 
     for info, named in zip(zips, in_parallel(read, zips), strict=True):
-        stores[info.name.rpartition("/")[0]].add(info.modified, named)
+        stores[info.name.rpartition("/")[0]].add(info.modified, changed.get(info.name.removesuffix(".zip")), named)
 
 
 def _add_merged(
-    directory: Directory, snapshot: LogSnapshot, folders: set[str], stores: defaultdict[str, _StoreSnapshots]
+    directory: Directory,
+    snapshot: LogSnapshot,
+    files: StateFiles,
+    folders: set[str],
+    changed: dict[str, datetime.datetime],
+    stores: defaultdict[str, _StoreSnapshots],
 ) -> None:
-    files = StateFiles.of(snapshot.scan, ())
-    rows = np.flatnonzero(np.array(pc.ends_with(files.path, ".zip"), bool))
-    paths = files.path.take(pa.array(rows)).to_pylist()
-    wanted = [i for i, path in enumerate(paths) if path.rpartition("/")[0] in folders]
-    rows, paths = rows[wanted], [paths[i] for i in wanted]
-    stamps = snapshot.scan.entries.stamp[files.entry_rows(snapshot.scan)[rows]]
+    zips = _merged_in(snapshot, files, np.flatnonzero(np.array(pc.ends_with(files.path, ".zip"), bool)), folders)
+    rows = np.array([row for row, _ in zips.values()], "i8")
     parsed = files.read(directory, rows, lambda data: None if data is None else files_named(data))
-    for path, row, stamp, named in zip(paths, rows.tolist(), stamps.tolist(), parsed, strict=True):
-        written = time_of(stamp)
+    for (path, (row, written)), named in zip(zips.items(), parsed, strict=True):
         modified = snapshot.scan.infos[files.names[files.merged[row]]].modified
         time = min(written, modified) if modified else None
-        stores[path.rpartition("/")[0]].add(time, _named(directory, path, named))
+        taken = changed.get(path.removesuffix(".zip"))
+        stores[path.rpartition("/")[0]].add(time, taken, _named(directory, path, named))
 
 
 def _is_zip(path: str) -> bool:

@@ -50,6 +50,11 @@ def plain(checkpoint: Path, path: str, data: bytes = b"123", days: float = 10) -
     return aged(plain_file(checkpoint, path, data), days)
 
 
+def stamp(days: float) -> int:
+    """Of something that was written so many days ago."""
+    return int((time.time() - days * DAY) * 1000) << 16
+
+
 def in_merged(checkpoint: Path, name: str, days: float, data: bytes = b"") -> Path:
     path = checkpoint / "state" / "_merged" / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,8 +202,33 @@ def test_file_of_a_snapshot_that_failed_stays_until_a_later_one_does_without(che
     orphan = plain(checkpoint, "0/0/SSTs/failed.sst", days=7)
     assert_goes(checkpoint, [orphan], stays=True)
     with merged_file(checkpoint, 3, plain=True) as file:
-        file.put("0/0/6.zip", zip_of("a"), stamp=int((time.time() - 6 * DAY) * 1000) << 16)
+        file.put("0/0/6.changelog", lz4(b"x"), stamp=stamp(6.5))
+        file.put("0/0/6.zip", zip_of("a"), stamp=stamp(6))
     assert_goes(checkpoint, [orphan])
+
+
+@pytest.mark.parametrize("is_plain", [False, True], ids=["merged", "plain"])
+@pytest.mark.parametrize("has_changelog", [True, False], ids=["changelogs", "snapshots only"])
+def test_what_was_made_while_a_snapshot_waited_for_its_upload_stays(
+    checkpoint: Path, is_plain: bool, has_changelog: bool
+) -> None:
+    """A store may need it, and have it nowhere else; that the snapshot does not name it says nothing."""
+    made = plain(checkpoint, "0/0/SSTs/made.sst", days=6)
+
+    def snapshot(version: int, taken: float, written: float) -> None:
+        with merged_file(checkpoint, version, plain=True) as file:
+            for name, data, days in (("changelog", lz4(b"x"), taken), ("zip", zip_of("a"), written)):
+                if name == "changelog" and not has_changelog:
+                    continue
+                if is_plain:
+                    plain(checkpoint, f"0/0/{version}.{name}", data, days)
+                else:
+                    file.put(f"0/0/{version}.{name}", data, stamp=stamp(days))
+
+    snapshot(6, 6.5, 5.5)
+    assert_goes(checkpoint, [made], stays=True)
+    snapshot(7, 5.5 if has_changelog else 5.2, 4.5)
+    assert_goes(checkpoint, [made])
 
 
 def test_store_without_a_snapshot(checkpoint: Path) -> None:
@@ -395,7 +425,7 @@ def live(checkpoint: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("days", "older_than", "goes"),
     [
-        pytest.param(10, 3, True, id="old"),
+        pytest.param(11, 3, True, id="old"),
         pytest.param(8.001, 3, False, id="as young as the newest snapshot"),
         pytest.param(10, 12, False, id="younger than asked for"),
     ],

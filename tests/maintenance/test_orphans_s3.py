@@ -61,8 +61,8 @@ def set_age(name: str, days: float) -> None:
             if BUCKET in backend.buckets:
                 for key, value in backend.buckets[BUCKET].keys.items():
                     if key.startswith(f"{name}/"):
-                        # An immutable file is older than the snapshot that came after it.
-                        earlier = days + (1 if key.endswith(".sst") else 0)
+                        # An immutable file is older than the snapshot that came after it, wherever that waited.
+                        earlier = days + (2 if key.endswith(".sst") else 0)
                         value.last_modified = NOW.replace(tzinfo=None) - datetime.timedelta(days=earlier)
 
 
