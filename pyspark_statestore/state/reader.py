@@ -87,6 +87,8 @@ class StateReader:
     def __init__(self, directory: Directory, inspection: Inspection, wanted: StateSelection) -> None:
         self._directory = directory
         self._wanted = wanted
+        # Before the files: what is committed while they are listed is not among them.
+        self._newest = newest_version(directory)
         scan = inspection.scan(headers=True)
         self.schema, self.store_name, self.family = self._find_schema()
         self.family_name = self.family.name if self.schema.is_virtual else None
@@ -105,9 +107,8 @@ class StateReader:
         """Returns the version asked for. None means the last committed batch's, or else the newest restorable one."""
         if asked is not None:
             return asked
-        newest = newest_version(self._directory)
-        if newest is not None:
-            return newest
+        if self._newest is not None:
+            return self._newest
         return max(self._restorable(), default=0)
 
     def decoder(self, version: int) -> Decoder:

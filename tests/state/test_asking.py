@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_statestore import Checkpoint, StateStoreFilesError
+from pyspark_statestore.inspect import Inspection
 from tests.inspect.builders import merged_paths, plain_file
 from tests.state.small_stores import (
     KEY,
@@ -49,6 +50,24 @@ def refused(checkpoint: Path, condition: str, **arguments: Any) -> str:
         Checkpoint(checkpoint).state(**arguments)
     assert caught.value.getErrorClass() == condition, caught.value
     return str(caught.value)
+
+
+def test_a_batch_that_is_committed_meanwhile(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest version is that of when the call began: a later one is not among the files that were listed."""
+    listed = Inspection.scan
+
+    def scan(inspection: Inspection, *args: Any, **kwargs: Any) -> Any:
+        found = listed(inspection, *args, **kwargs)
+        commit(checkpoint, 3)
+        plain_file(checkpoint, "0/0/4.delta", delta({(1, 1): (14,)}))
+        plain_file(checkpoint, "0/1/4.delta", delta({}))
+        return found
+
+    monkeypatch.setattr(Inspection, "scan", scan)
+    assert pairs_of(Checkpoint(checkpoint).state()) == state_at(3)
+    (checkpoint / "commits" / "3").unlink()
+    changes = Checkpoint(checkpoint).state_changes(2)
+    assert changes.schema.metadata[b"pyspark_statestore.to_version"] == b"3"
 
 
 @pytest.mark.parametrize("version", [None, 0, 1, 2, 3])
