@@ -1,5 +1,6 @@
 package io.pyspark.statestore.tables;
 
+import io.pyspark.statestore.files.Clocks;
 import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.index.Segment;
 import io.pyspark.statestore.write.LocalSpace;
@@ -28,10 +29,10 @@ public final class EarlyFile {
   }
 
   /** A segment that no snapshot names is safe from others for a day. A snapshot relies on it for so long. */
-  static final long RELIABLE_NANOS = 12L * 3600 * 1_000_000_000;
+  static final long RELIABLE_MS = 12L * 3_600_000;
 
   /** Tests rely on it for less. */
-  static volatile long reliableNanos = RELIABLE_NANOS;
+  static volatile long reliableMs = RELIABLE_MS;
 
   private static final int BUFFER = 1 << 16;
 
@@ -75,7 +76,9 @@ public final class EarlyFile {
   private PartialFiles.Pin pin;
 
   private Entry entry;
-  private long writtenNanos;
+
+  /** A machine may have slept meanwhile, and others have not. */
+  private Clocks.Stopwatch sinceWritten;
 
   /** Whether what Spark has handed over under its name is this file. */
   private boolean isHandedOver;
@@ -180,7 +183,7 @@ public final class EarlyFile {
 
   void written(Entry durable) {
     entry = durable;
-    writtenNanos = System.nanoTime();
+    sinceWritten = new Clocks.Stopwatch();
     state = State.WRITTEN;
   }
 
@@ -223,7 +226,7 @@ public final class EarlyFile {
   boolean isReliable(Segment live) {
     return (state == State.WRITTEN || state == State.PUBLISHED)
         && isHandedOver
-        && System.nanoTime() - writtenNanos < reliableNanos
+        && sinceWritten.elapsedMs() < reliableMs
         && live != null
         && live.length() == bytes
         && live.entry().crc32c() == entry.crc32c();

@@ -307,6 +307,8 @@ final class MergedRocksDB extends RocksDB {
 
   @Override
   public void close() {
+    // A load that has failed may have left it open.
+    endCounting();
     super.close();
     if (disk != null) {
       disk.close();

@@ -79,7 +79,7 @@ public final class Early {
 
   /** For how long a snapshot relies on what was uploaded before it. */
   public static void reliableFor(long ms) {
-    EarlyFile.reliableNanos = ms * 1_000_000;
+    EarlyFile.reliableMs = ms;
   }
 
   /** So much of what is uploaded may go again before a snapshot names it. */
@@ -123,7 +123,7 @@ public final class Early {
   public static void asEver() {
     from(64 << 10, 2000);
     wasting(Forecast.MOST_WASTED);
-    EarlyFile.reliableNanos = EarlyFile.RELIABLE_NANOS;
+    EarlyFile.reliableMs = EarlyFile.RELIABLE_MS;
     for (EarlyFiles each = OUT_OF_MEMORY.poll(); each != null; each = OUT_OF_MEMORY.poll()) {
       each.close();
     }
