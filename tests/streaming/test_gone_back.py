@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.checks import stable_view
 from tests.jvm.harness import until
@@ -24,7 +25,8 @@ pytestmark = [pytest.mark.spark]
 
 CONF = {
     f"{STATE_STORE}maintenanceInterval": "100ms",
-    f"{STATE_STORE}minDeltasForSnapshot": "2",
+    # Of each version one is taken; of those that wait maintenance uploads the newest.
+    f"{STATE_STORE}minDeltasForSnapshot": "1",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 BATCHES = 8
@@ -46,7 +48,7 @@ class Query:
         file.write_text("\n".join(f'{{"key": {key}, "v": {value}}}' for key in range(40)))
         os.utime(file, (1_400_000_000 + batch,) * 2)
 
-    def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+    def run(self, meanwhile: Callable[[StreamingQuery], object] = lambda query: None) -> None:
         """Reads all that is there, and ends when something has happened; the next run is in a new process."""
         spark, totals = self.session(), self.totals
 
@@ -60,7 +62,7 @@ class Query:
             query = writer.foreachBatch(take).start()
         try:
             query.processAllAvailable()
-            meanwhile()
+            meanwhile(query)
         finally:
             query.stop()
         unload_stores(spark)
@@ -77,9 +79,18 @@ class Query:
 
 def goes_back(query: Query, partitions: int) -> None:
     """Does batches, takes the logs back, does other batches instead, and goes on from these in a new process."""
-    for batch in range(BATCHES):
+    version = LAST + 3
+
+    def goes_on(running: StreamingQuery) -> None:
+        until(lambda: len(query.snapshots(version)) == partitions, "snapshots of the version that comes again")
+        for batch in range(version, BATCHES):
+            query.write(batch, 1)
+        running.processAllAvailable()
+        until(lambda: len(query.snapshots(BATCHES)) == partitions, "the last snapshots")
+
+    for batch in range(version):
         query.write(batch, 1)
-    query.run(lambda: until(lambda: len(query.snapshots(BATCHES)) == partitions, "the last snapshots"))
+    query.run(goes_on)
     assert query.totals[BATCHES - 1] == dict.fromkeys(range(40), BATCHES)
 
     forget_batches_after(query.checkpoint, LAST)
@@ -87,9 +98,11 @@ def goes_back(query: Query, partitions: int) -> None:
         (query.input / f"{batch:04}.json").unlink()
     for batch in (LAST + 1, LAST + 2):
         query.write(batch, 1000)
-    version = LAST + 3
     given_up = query.snapshots(version)
-    query.run(lambda: until(lambda: len(query.snapshots(version) - given_up) == partitions, "snapshots of these rows"))
+    assert len(given_up) == partitions
+    query.run(
+        lambda _: until(lambda: len(query.snapshots(version) - given_up) == partitions, "snapshots of these rows")
+    )
 
     # The next process loads that version.
     query.write(LAST + 3, 1000)
