@@ -80,7 +80,7 @@ def checkpoint(tmp_path: Path) -> Path:
     plain(folder, "0/1/2.delta", lz4(b"x"))
     plain(folder, "0/1/2.snapshot", lz4(b"x"))
     with merged_file(folder, 1, plain=True) as file:
-        file.put("0/0/5.zip", zip_of("a", "m"), stamp=int((time.time() - 8 * DAY) * 1000) << 16)
+        file.put("0/0/5.zip", zip_of("a", "m"), stamp=stamp(8))
     return folder
 
 
@@ -193,7 +193,7 @@ def test_snapshots_of_another_store_name_nothing_here(checkpoint: Path) -> None:
 
 def test_superseded_snapshot_is_asked_too(checkpoint: Path) -> None:
     with merged_file(checkpoint, 2, plain=True) as file:
-        file.put("0/0/3.zip", zip_of("a"), stamp=int((time.time() - 8 * DAY) * 1000) << 16)
+        file.put("0/0/3.zip", zip_of("a"), stamp=stamp(8))
     assert_goes(checkpoint, [])
 
 
@@ -411,9 +411,8 @@ SST = "0/0/SSTs/000012-5b5d9c0a-0f3c-4c43-9a3e-6a1d0a3f5b11.sst"
 
 def uploaded(checkpoint: Path, days: float, path: str = SST) -> None:
     """A segment that an executor has uploaded before the snapshot that was to name it."""
-    stamp = int((time.time() - days * DAY) * 1000) << 16
     with merged_file(checkpoint, 2, plain=True) as file:
-        file.put(path, b"an SST", stamp=stamp)
+        file.put(path, b"an SST", stamp=stamp(days))
     for merged in merged_paths(checkpoint):
         aged(merged, days)
 
@@ -444,7 +443,7 @@ def test_a_segment_that_no_snapshot_names(checkpoint: Path, days: float, older_t
 
 def test_a_segment_stays_for_a_day_whatever_is_asked_for(checkpoint: Path) -> None:
     with merged_file(checkpoint, 3, plain=True) as file:
-        file.put("0/0/6.zip", zip_of("a", "m"), stamp=int((time.time() - 0.1 * DAY) * 1000) << 16)
+        file.put("0/0/6.zip", zip_of("a", "m"), stamp=stamp(0.1))
     uploaded(checkpoint, 0.9)
     soon = {"older_than": datetime.timedelta(hours=1), "force": True}
     assert SST not in reasons(checkpoint, **soon)

@@ -241,3 +241,10 @@ def unload_stores(spark: SparkSession | SparkContext) -> None:
         field.setAccessible(True)
         until(lambda: field.get(stores).isEmpty(), "maintenance to end")
     stores.stop()
+
+
+def forget(spark: SparkSession, checkpoint: Path) -> None:
+    """Lets the process be a new one: no store is loaded, and nothing is known of the checkpoint."""
+    unload_stores(spark)
+    jvm: Any = spark.sparkContext._jvm
+    jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{checkpoint}"))

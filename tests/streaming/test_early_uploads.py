@@ -20,8 +20,8 @@ from tests.jvm.harness import View, until
 from tests.maintenance.harness import merged_log_of
 from tests.maintenance.test_relocation import everything
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged
-from tests.streaming.test_lazy_restore import ADMITTED, CHANGELOG, FILE_MERGING, NO_CACHE, SETTINGS, figures, forget
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, forget
+from tests.streaming.test_lazy_restore import ADMITTED, CHANGELOG, FILE_MERGING, NO_CACHE, SETTINGS, figures
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import BATCHES, write_batch
 
@@ -77,13 +77,13 @@ def test_equal_to_stock_batch_by_batch(
         write_batch(early.input, batch, rows=200)
         if batch % 2:
             for run in (stock, early):
-                forget(session, run)
+                forget(session, run.checkpoint)
         stock.run()
         early.run({**CREATED, f"{FILE_MERGING}restore": restore})
     assert early.rows == stock.rows
     assert early.metrics == stock.metrics
     assert_state_is_merged(early)
-    forget(session, early)
+    forget(session, early.checkpoint)
     assert Checkpoint(early.checkpoint).maintenance.verify().damages == ()
 
 
@@ -98,7 +98,7 @@ def test_maintenance_beside_what_is_not_published(session: SparkSession, tmp_pat
     early, stock = runs_of(session, tmp_path)
     write_batch(early.input, 0, rows=200)
     stock.run()
-    forget(session, early)
+    forget(session, early.checkpoint)
     query = early.start({**CREATED, **NEVER_PUBLISHED}, available_now=False)
     try:
         query.processAllAvailable()
@@ -126,7 +126,7 @@ def test_maintenance_beside_what_is_not_published(session: SparkSession, tmp_pat
     assert [run.rows[last] for run in (early, forked, left)] == [stock.rows[last]] * 3
     for batch in range(2, BATCHES):
         write_batch(early.input, batch, rows=200)
-        forget(session, early)
+        forget(session, early.checkpoint)
         for run in (early, stock):
             run.run(CREATED if run is early else {})
     assert early.rows == stock.rows
@@ -160,7 +160,7 @@ def test_a_killed_process_leaves_orphans_that_do_no_harm(
     assert {batch: early.metrics[batch] for batch in early.rows} == {
         batch: stock.metrics[batch] for batch in early.rows
     }
-    forget(session, early)
+    forget(session, early.checkpoint)
     assert orphans.isdisjoint(named(early.checkpoint))
     assert checkpoint.maintenance.verify().damages == ()
 

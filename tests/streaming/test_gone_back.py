@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.checks import stable_view
 from tests.jvm.harness import until
-from tests.streaming.runs import STATE_STORE, Setting, session_conf, unload_stores, writes_checksums
+from tests.streaming.runs import STATE_STORE, Setting, forget, session_conf, writes_checksums
 from tests.streaming.test_restart_from_every_batch import forget_batches_after
 
 pytestmark = [pytest.mark.spark]
@@ -65,9 +64,7 @@ class Query:
             meanwhile(query)
         finally:
             query.stop()
-        unload_stores(spark)
-        jvm: Any = spark.sparkContext._jvm
-        jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{self.checkpoint}"))
+        forget(spark, self.checkpoint)
         if "cluster" in spark.sparkContext.master:
             spark.stop()
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, unload_stores
+from tests.streaming.runs import STATE_STORE, Run, Setting, forget
 from tests.streaming.workloads import write_batch
 
 pytestmark = pytest.mark.spark
@@ -36,13 +36,6 @@ def session(make_spark: Callable[..., SparkSession], cache: Path) -> SparkSessio
     return make_spark(mode="provider", cache_dir=str(cache))
 
 
-def forget(spark: SparkSession, run: Run) -> None:
-    """Lets the process be a new one: no store is loaded, and nothing is known of the checkpoint."""
-    unload_stores(spark)
-    jvm: Any = spark.sparkContext._jvm
-    jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}"))
-
-
 def loaded(spark: SparkSession, run: Run) -> tuple[int, int]:
     """Bytes of SSTs that this process had when it loaded stores, and that it had to fetch."""
     jvm: Any = spark.sparkContext._jvm
@@ -61,7 +54,7 @@ def test_a_restart_fetches_nothing(
     for batch in range(4):
         write_batch(keeps.input, batch)
         for run, conf in ((keeps, {}), (keeps_nothing, off)):
-            forget(session, run)
+            forget(session, run.checkpoint)
             run.run(conf)
             had, fetched = loaded(session, run)
             if batch:
@@ -71,7 +64,7 @@ def test_a_restart_fetches_nothing(
     shutil.rmtree(cache)
     write_batch(keeps.input, 4)
     for run, conf in ((keeps, {}), (keeps_nothing, off)):
-        forget(session, run)
+        forget(session, run.checkpoint)
         run.run(conf)
         assert loaded(session, run)[1] > 0
     assert keeps.rows == keeps_nothing.rows

@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.jvm.test_lazy_stores import whole_entries
 from tests.sampling import sampled
 from tests.streaming.lazy_process import COUNTS
-from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, session_conf, unload_stores
+from tests.streaming.runs import STATE_STORE, Run, Setting, forget, merged_files, session_conf
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batch
 
 if TYPE_CHECKING:
@@ -74,13 +74,6 @@ def session(make_spark: Callable[..., SparkSession]) -> SparkSession:
     return make_spark(CHANGELOG, mode="provider")
 
 
-def forget(spark: SparkSession, run: Run) -> None:
-    """Lets the process be a new one: no store is loaded, and nothing is known of the checkpoint."""
-    unload_stores(spark)
-    jvm: Any = spark.sparkContext._jvm
-    jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}"))
-
-
 def figures(spark: SparkSession, run: Run) -> dict[str, int]:
     """What the log of a checkpoint has counted since it was opened."""
     jvm: Any = spark.sparkContext._jvm
@@ -105,7 +98,7 @@ def test_equal_to_stock_when_each_batch_is_restored(
     for batch in range(BATCHES + 1):
         write_batch(lazy.input, batch)
         for run, conf in ((stock, {}), (lazy, lazily(how))):
-            forget(session, run)
+            forget(session, run.checkpoint)
             run.run({**SMALL_BLOCKS, **conf})
         counted = figures(session, lazy)
         left_out += counted["leftOutBytes"]
@@ -150,7 +143,7 @@ def with_holes(session: SparkSession, holes: Any, runs: tuple[Run, Run]) -> Iter
     # A few rows, that concern few of those in the state.
     write_batch(merged.input, 2, rows=5)
     stock.run(SMALL_BLOCKS)
-    forget(session, merged)
+    forget(session, merged.checkpoint)
     holes.pause(True)
     query = merged.start({**SMALL_BLOCKS, **lazily()}, available_now=False)
     try:
@@ -186,7 +179,7 @@ def test_a_version_expires_while_it_is_read(session: SparkSession, holes: Any, t
     write_batch(merged.input, 0, rows=600)
     merged.run({**SMALL_BLOCKS, **NO_CACHE, "spark.sql.shuffle.partitions": "1"})
     expected = rows_of(merged, merged.location, lazily("eager"))
-    forget(session, merged)
+    forget(session, merged.checkpoint)
     holes.pause(True)
 
     def slowly(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -231,7 +224,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_is_taken_for_whole(
         write_batch(merged.input, batch, rows=600)
         for run in (merged, stock):
             run.run(SMALL_BLOCKS | NO_CACHE)
-    forget(session, merged)
+    forget(session, merged.checkpoint)
     write_batch(merged.input, 3, rows=5)
     arguments = f"--driver-class-path {main_jar}{os.pathsep}{test_jar} --driver-memory 1g pyspark-shell"
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": arguments, "PYTHONPATH": str(ROOT)}
@@ -246,7 +239,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_is_taken_for_whole(
     stock.run(SMALL_BLOCKS)
     write_batch(merged.input, 4, rows=600)
     for run in (merged, stock):
-        forget(session, run)
+        forget(session, run.checkpoint)
         kept = {f"{FILE_MERGING}cache.dir": str(cache), f"{FILE_MERGING}restore": "lazy"}
         run.run({**SMALL_BLOCKS, **(kept if run is merged else {})})
     last = max(batch for batch, rows in stock.rows.items() if rows)

@@ -17,8 +17,8 @@ from pyspark.sql import functions as sf
 from tests.class_data import MINOR
 from tests.jvm.harness import until
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting
-from tests.streaming.test_lazy_restore import CHANGELOG, FILE_MERGING, SMALL_BLOCKS, figures, forget, lazily
+from tests.streaming.runs import STATE_STORE, Run, Setting, forget
+from tests.streaming.test_lazy_restore import CHANGELOG, FILE_MERGING, SMALL_BLOCKS, figures, lazily
 from tests.streaming.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_what_rows_will_ask_for_is_fetched_before(
     for batch, rows in enumerate((900, 60)):
         write(ahead.input, batch, rows)
         for run, conf in runs:
-            forget(session, run)
+            forget(session, run.checkpoint)
             run.run({**SMALL_BLOCKS, **conf_of(format), **conf})
             if run is not stock:
                 found[run.folder.name] = figures(session, run)
@@ -179,7 +179,7 @@ def test_a_slow_disk_is_read_ahead(
         if batch == 3:
             tampering.on(batch)
         for run, more in ((stock, {}), (ahead, {f"{FILE_MERGING}restore": how})):
-            forget(session, run)
+            forget(session, run.checkpoint)
             run.run({**conf, **more})
     assert tampering.off() > 0
     assert ahead.rows == stock.rows
@@ -233,7 +233,7 @@ def test_a_bad_hint_changes_nothing(
         write(ahead.input, batch, rows)
         tampering.on(batch)
         for run, conf in ((stock, {}), (ahead, {**lazily("ondemand"), **small})):
-            forget(session, run)
+            forget(session, run.checkpoint)
             run.run({**SMALL_BLOCKS, **conf_of(format), **conf})
         assert tampering.off() > 0 or batch == 0
     assert ahead.rows == stock.rows
@@ -250,7 +250,7 @@ def test_a_query_is_stopped_while_nobody_answers_what_was_asked_ahead(
     write(ahead.input, 0, 600)
     for run in (stock, ahead):
         run.run(SMALL_BLOCKS)
-    forget(session, ahead)
+    forget(session, ahead.checkpoint)
     write(ahead.input, 1, 60)
     tampering.hang()
     query = ahead.start({**SMALL_BLOCKS, **lazily("ondemand")}, available_now=False)

@@ -193,14 +193,12 @@ public final class Snapshots implements Commits.Companions {
   private List<Commit.Item> take(String store, String zip, Set<String> named, EarlyFiles.Publication early)
       throws IOException {
     Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
-    if (named.isEmpty()) {
-      // A zip that cannot be read as a snapshot's takes all that is staged for its store.
-      guard.check(zip, named, comes, commits.isLate(zip), commits.served().unwrittenMs(zip));
-      return staged.take(store, path -> true);
+    if (!named.isEmpty()) {
+      staged.named(store, LogicalPaths.versionOfZip(zip), named);
     }
-    staged.named(store, LogicalPaths.versionOfZip(zip), named);
     guard.check(zip, named, comes, commits.isLate(zip), commits.served().unwrittenMs(zip));
-    return staged.take(store, named::contains);
+    // A zip that cannot be read as a snapshot's takes all that is staged for its store.
+    return staged.take(store, named.isEmpty() ? path -> true : named::contains);
   }
 
   /** What goes with a zip. */
