@@ -48,8 +48,10 @@ class Query:
         os.utime(file, (1_400_000_000 + batch,) * 2)
 
     def run(self, meanwhile: Callable[[StreamingQuery], object] = lambda query: None) -> None:
-        """Reads all that is there, and ends when something has happened; the next run is in a new process."""
+        """Reads all that is there in a new process, and ends when something has happened."""
         spark, totals = self.session(), self.totals
+        # Maintenance begins again, too, with this session's interval.
+        forget(spark, self.checkpoint)
 
         def take(batch: DataFrame, number: int) -> None:
             totals[number] = {row.key: row.total for row in batch.collect()}
@@ -64,7 +66,6 @@ class Query:
             meanwhile(query)
         finally:
             query.stop()
-        forget(spark, self.checkpoint)
         if "cluster" in spark.sparkContext.master:
             spark.stop()
 
