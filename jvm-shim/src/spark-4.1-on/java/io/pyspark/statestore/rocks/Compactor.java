@@ -296,7 +296,9 @@ final class Compactor {
       if (!hold.isWhole()) {
         return; // it is being closed
       }
-      database.whileOpen(opened -> opened.compactFiles(how, names, choice.outputLevel(), -1, done));
+      if (database.whileOpen(opened -> opened.compactFiles(how, names, choice.outputLevel(), -1, done)).isEmpty()) {
+        return; // it was closed meanwhile
+      }
       DONE.incrementAndGet();
       boolean hasMore = database.whileOpen(this::choose).orElse(Optional.empty()).isPresent();
       synchronized (this) {
