@@ -21,7 +21,7 @@ from tests.cli.builders import age, name, write_checkpoint, write_sink
 from tests.conftest import ROOT
 from tests.inspect.builders import simple_checkpoint
 
-pytestmark = pytest.mark.sweep(2, files="sessions and processes of their own")
+pytestmark = pytest.mark.sweep(1, files="sessions and processes of their own")
 
 COMMAND = [sys.executable, "-m", "pyspark_statestore.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}

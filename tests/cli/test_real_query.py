@@ -14,7 +14,7 @@ from tests.conftest import MakeSpark
 from tests.streaming.runs import Run, Setting, merged_files
 from tests.streaming.workloads import BATCHES, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sessions and processes of their own")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sessions and processes of their own")]
 
 
 @pytest.fixture(scope="module")

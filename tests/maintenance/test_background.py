@@ -27,7 +27,7 @@ from tests.sampling import sampled
 from tests.streaming.runs import Run, Setting, merged_files
 from tests.streaming.workloads import write_batch
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sessions and processes of their own")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sessions and processes of their own")]
 
 OFTEN = datetime.timedelta(milliseconds=50)
 IN_TIME = 120

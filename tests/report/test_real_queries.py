@@ -21,7 +21,7 @@ from tests.sink.test_old_sinks import listed, old_sink
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sessions and processes of their own")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sessions and processes of their own")]
 
 BATCHES = 2
 DATA_ONLY = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}

@@ -10,7 +10,7 @@ from tests.conftest import MakeSpark
 from tests.streaming.runs import Run, Setting, assert_state_is_merged, merged_files, unload_stores
 from tests.streaming.workloads import BATCHES, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="sessions and processes of their own")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="sessions and processes of their own")]
 
 STORES = ("rocksdb", "heap")
 

@@ -26,7 +26,7 @@ from tests.streaming.runs import (
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import WORKLOADS, Workload, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sessions and processes of their own")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sessions and processes of their own")]
 
 DOOR_CHECK = "io.pyspark.statestore.fs.DoorCheck"
 ONLY_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
