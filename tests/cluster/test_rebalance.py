@@ -98,9 +98,10 @@ def batch(sums: Sums, query: StreamingQuery, number: int) -> Counter[str]:
 
 
 def is_even(counts: Counter[str], executors: list[str]) -> bool:
-    share = PARTITIONS / len(executors)
     # Partitions differ a little in their weights, so one more or less may be within a fifth.
-    return counts.keys() == set(executors) and all(abs(count - share) <= 1 for count in counts.values())
+    return counts.keys() == set(executors) and all(
+        abs(count - PARTITIONS / len(executors)) <= 1 for count in counts.values()
+    )
 
 
 def test_executors_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
