@@ -131,6 +131,9 @@ _CHANGING = ("create", "write", "delete", "rename", "mkdirs")
 def sample_of_calls(calls: Sequence[str | tuple[str, str]], changing: int = 2, reading: int = 8) -> list[int]:
     """Numbers of calls to a file system at which a sweep lets something happen: those that change something above all.
 
+    The first and the last are always among them: of what happens early or late only, there may be no kind of call.
+    Where threads work, calls come in another order each time, and so do those that a seed chooses.
+
     Args:
         calls: Each as its operation and the file's name.
         changing: One in so many of those that change something is in the sample, and each kind of them.
@@ -138,10 +141,10 @@ def sample_of_calls(calls: Sequence[str | tuple[str, str]], changing: int = 2, r
     """
     split = [call if isinstance(call, tuple) else (call.partition(" ")[0], call.partition(" ")[2]) for call in calls]
     kinds = [(operation, name.rpartition(".")[2] if "." in name else "") for operation, name in split]
-    taken: list[int] = []
+    taken: set[int] = {0, len(calls) - 1} if calls else set()
     for changes, share in ((True, changing), (False, reading)):
         numbers = [at for at, (operation, _) in enumerate(kinds) if (operation in _CHANGING) == changes]
-        taken += chosen(numbers, -(-len(numbers) // share), lambda at: kinds[at])
+        taken.update(chosen(numbers, -(-len(numbers) // share), lambda at: kinds[at]))
     note(len(taken), len(calls))
     return list(range(len(calls))) if EXHAUSTIVE else sorted(taken)
 
