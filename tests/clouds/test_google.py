@@ -27,7 +27,6 @@ PART = "_GCS_SYNCABLE_TEMPFILE_"
 HEAP = ("path", "heap")
 
 
-@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.parametrize(("mode", "store"), marked([("provider", "rocksdb"), HEAP], lambda case: case == HEAP))
 def test_equal_to_batch(make_query: MakeQuery, mode: str, store: str) -> None:
     # With a stream that could flush: a group is a file all the same.

@@ -45,7 +45,6 @@ def maintain(run: Run) -> None:
     maintenance.remove_orphan_files(datetime.timedelta(hours=1), dry_run=False)
 
 
-@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
 def test_two_forks_of_a_running_query(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode=setting.door, store=setting.store)
