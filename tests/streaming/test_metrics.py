@@ -68,8 +68,19 @@ def beans(jvm: Any, plugin: str = PLUGIN) -> dict[tuple[str, str], float]:
 
 
 def read(jvm: Any) -> dict[str, float]:
-    """The values of gauges, and the counts of the other metrics."""
-    return {name: value for (name, attribute), value in beans(jvm).items() if attribute in ("Value", "Count")}
+    """The values of gauges, and the counts of the other metrics, all of one moment.
+
+    JMX shows one after the other, in any order, and a refresh may end between two of them.
+    """
+
+    def at_rest() -> dict[str, float]:
+        first, second = (
+            {name: value for (name, attribute), value in beans(jvm).items() if attribute in ("Value", "Count")}
+            for _ in range(2)
+        )
+        return second if str(first) == str(second) else {}
+
+    return until(at_rest, "the metrics to stand still") if beans(jvm) else {}
 
 
 def on_disk(*states: Path) -> dict[str, float]:
