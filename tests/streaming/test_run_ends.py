@@ -95,6 +95,22 @@ def test_a_query_that_ended_says_so(make_spark: MakeSpark, tmp_path: Path, how: 
     assert said["app_id"] == spark.sparkContext.applicationId
 
 
+def test_a_copy_is_answered_while_its_query_runs(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """No end is on its way that a command on the copy would have to hear of."""
+    put(tmp_path, 1)
+    query = start(make_spark(mode="provider"), tmp_path)
+    try:
+        query.processAllAvailable()
+        times = []
+        for _ in range(3):
+            begin = time.monotonic()
+            require_wait(copy(tmp_path))
+            times.append(time.monotonic() - begin)
+    finally:
+        query.stop()
+    assert min(times) < 5, "as long as each of three commands would wait for the news of an end"
+
+
 def test_a_run_that_takes_the_place_of_another(make_spark: MakeSpark, tmp_path: Path) -> None:
     """Spark stops a query that is started again; that one has ended, and its successor has not."""
     spark = make_spark(mode="provider")

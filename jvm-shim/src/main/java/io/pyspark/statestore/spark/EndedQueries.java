@@ -4,8 +4,12 @@ import io.pyspark.statestore.fs.ActiveRuns;
 import io.pyspark.statestore.fs.RunEnds;
 import java.lang.ref.WeakReference;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
@@ -70,10 +74,11 @@ public final class EndedQueries extends SparkListener {
     } catch (IllegalArgumentException e) {
       return "";
     }
+    Set<UUID> going = goingRuns(query);
     long until = System.nanoTime() + PATIENCE_MS * 1_000_000;
     synchronized (RUNS) {
       long left = PATIENCE_MS;
-      while (left > 0 && RUNS.values().stream().anyMatch(run -> run.query.equals(query) && run.endedAt == 0)) {
+      while (left > 0 && unended(query).anyMatch(run -> !going.contains(run))) {
         RUNS.wait(left);
         left = (until - System.nanoTime()) / 1_000_000;
       }
@@ -85,6 +90,22 @@ public final class EndedQueries extends SparkListener {
       }
       return lines.toString();
     }
+  }
+
+  /** Runs that Spark counts as active, of which no end is on its way: those of another copy of the checkpoint. */
+  private static Set<UUID> goingRuns(UUID query) {
+    List<UUID> unended;
+    synchronized (RUNS) {
+      unended = unended(query).toList();
+    }
+    return unended.stream().filter(run -> ActiveRuns.find(query, run) != null).collect(Collectors.toSet());
+  }
+
+  /** The caller holds the lock. */
+  private static Stream<UUID> unended(UUID query) {
+    return RUNS.entrySet().stream()
+        .filter(known -> known.getValue().query.equals(query) && known.getValue().endedAt == 0)
+        .map(Map.Entry::getKey);
   }
 
   /** The names of the files by which runs of this process say that they go on, each in a line. */
