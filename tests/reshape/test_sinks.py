@@ -16,7 +16,7 @@ from tests.migration.builders import NOW
 from tests.reshape.harness import partitions, since
 from tests.sink.sinks import FileSink, rows_of
 
-pytestmark = [pytest.mark.spark, since]
+pytestmark = [pytest.mark.spark, since, pytest.mark.sweep(1, files="reshape")]
 
 INTERVAL = {"spark.sql.streaming.fileSink.log.compactInterval": "3"}
 CONF = {**INTERVAL, "spark.sql.streaming.noDataMicroBatches.enabled": "false", **partitions(2)}

@@ -24,7 +24,11 @@ from tests.streaming.workloads import WORKLOADS, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on"),
+    pytest.mark.sweep(1, files="early and late"),
+]
 
 BEGIN = datetime(2013, 1, 1, tzinfo=timezone.utc)
 KEYS = 600
