@@ -225,11 +225,13 @@ def follow(query: StreamingQuery, progress: ShowsBatches, until: int | None = No
     while True:
         active = query.isActive
         last = query.lastProgress
-        if last is not None and last["batchId"] >= done:
-            done = int(last["batchId"]) + 1
-            progress.batch(last)
-            if until is not None and done >= until:
-                return done
+        # More than one may have ended since the last look.
+        for each in query.recentProgress if last is not None and last["batchId"] >= done else ():
+            if each["batchId"] >= done:
+                done = int(each["batchId"]) + 1
+                progress.batch(each)
+                if until is not None and done >= until:
+                    return done
         if not active:
             break
         time.sleep(0.05)

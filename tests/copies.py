@@ -1,4 +1,4 @@
-"""Copies of the checkpoints of queries that this process has run."""
+"""Copies and removals of the checkpoints of queries that this process has run."""
 
 from __future__ import annotations
 
@@ -16,3 +16,9 @@ def copy_stopped(source: Path | str, target: Path) -> Path:
     merged = Path(source) / "state" / "_merged"
     until(lambda: not list(merged.glob("*.running")), f"the end of the query to be said in {merged}")
     return Path(shutil.copytree(source, target))
+
+
+def remove(checkpoint: Path) -> None:
+    """Removes the checkpoint of a query that has just ended, at once, although its driver may write there still."""
+    gone = checkpoint.rename(checkpoint.with_name(f"{checkpoint.name}-gone"))
+    shutil.rmtree(gone, ignore_errors=True)

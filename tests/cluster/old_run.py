@@ -28,7 +28,7 @@ def main() -> None:
         "spark.local.dir": str(root / "tmp"),
         "spark.sql.warehouse.dir": str(root / "warehouse"),
     }
-    builder = SparkSession.builder.master("local[2]").config(map=conf)
+    builder = SparkSession.builder.master("local[2,4]").config(map=conf)
     spark = configure(builder, mode="provider", **OPTIONS).getOrCreate()
     try:
         Sums(spark, root, hold=hold).start(available_now=False).awaitTermination()

@@ -114,14 +114,14 @@ def test_a_task_goes_on_while_its_report_is_under_way_and_the_batch_does_not(
         sums.spark.conf.set(key, value)
     under_way: list[int] = []
     sums.after = lambda batch: under_way.append(gate.reportsUnderWay())
-    gate.tell(2_000, 0)
+    gate.tell(5_000, 0)
     sums.feed(range(1))
     with session_conf(sums.spark, NO_FILE_CHECKSUMS):
         query = sums.start()
     assert query.awaitTermination(300)
     (batch,) = [progress for progress in query.recentProgress if progress.numInputRows]
-    # Four tasks commit, and each would wait for two seconds.
-    assert sum(state.commitTimeMs for state in batch.stateOperators) < 6_000
+    # Four tasks commit, and each would wait for five seconds.
+    assert sum(state.commitTimeMs for state in batch.stateOperators) < 15_000
     assert under_way == [0], "the batch ended before the driver had heard of its commits"
     sums.assert_right(1)
 

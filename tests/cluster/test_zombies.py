@@ -17,7 +17,7 @@ import pytest
 from tests.cluster.checks import stable_view
 from tests.cluster.processes import second_jvm
 from tests.cluster.stores import STORE, fill, open_store
-from tests.cluster.sums import OPTIONS, Hold, Sums, await_gone, expected, held_key, settings, write_input
+from tests.cluster.sums import OPTIONS, PARTITIONS, Hold, Sums, await_gone, expected, held_key, settings, write_input
 from tests.jvm.harness import Checkpoint, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
@@ -119,6 +119,11 @@ def old_run(root: Path, hold: Path, *jars: Path) -> Iterator[subprocess.Popen[st
         process.wait(60)
 
 
+def committed(checkpoint: Path, version: int) -> list[str]:
+    """The changelogs of a version."""
+    return [path for path in stable_view(checkpoint / "state").live if path.endswith(f"/{version}.changelog")]
+
+
 def test_an_old_run_goes_on_after_a_new_one_took_over(
     make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
 ) -> None:
@@ -126,10 +131,12 @@ def test_an_old_run_goes_on_after_a_new_one_took_over(
     holds = tmp_path / "holds"
     hold = Hold(holds, str(held_key(3)))
     with old_run(tmp_path, holds, main_jar, test_jar) as process:
-        hold.wait()  # batch 3 is under way: some of its partitions are committed, one is not
+        hold.wait()
+        # Batch 3 is under way: its partitions are committed, but one. A task that was stopped in its commit would fail.
+        until(lambda: len(committed(tmp_path / "checkpoint", 4)) == PARTITIONS - 1, "the other partitions' commits")
         os.killpg(process.pid, signal.SIGSTOP)
 
-        spark = make_spark(settings((main_jar, test_jar)), mode="provider", master="local[2]", **OPTIONS)
+        spark = make_spark(settings((main_jar, test_jar)), mode="provider", master="local[2,4]", **OPTIONS)
         sums = Sums(spark, tmp_path, hold=holds)
         write_input(tmp_path / "input", range(4, 8))
         query = sums.start(available_now=False)
@@ -140,7 +147,7 @@ def test_an_old_run_goes_on_after_a_new_one_took_over(
         os.killpg(process.pid, signal.SIGCONT)
         said = tmp_path / "failed"
         write_input(tmp_path / "input", range(8, 10))
-        until(said.exists, "the end of the old run's query", 120)
+        until(lambda: said.exists() and said.read_text(), "the end of the old run's query", 120)
         assert "Concurrent update to the log" in said.read_text()
         write_input(tmp_path / "input", range(10, 13))
         query.processAllAvailable()

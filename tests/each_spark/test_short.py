@@ -41,13 +41,14 @@ SETTINGS = [
 
 
 def run_part(runs: dict[str, Run], part: range) -> None:
-    """Runs queries side by side over a part of the input."""
+    """Runs queries side by side over a part of the input, and waits for maintenance, which would write more."""
     queries = {}
     for name, run in runs.items():
         write_batches(run.input, part)
         queries[name] = run.start()
     for name, run in runs.items():
         run.finish(queries[name])
+    unload_stores(next(iter(runs.values())).spark)
 
 
 def new_runs(spark: SparkSession, setting: Setting, folder: Path, names: tuple[str, ...] = NAMES) -> dict[str, Run]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.copies import remove
 from tests.faults.queries import CONF, MASTER, Query, said_by
 from tests.jvm.harness import TESTING, View, in_time
 from tests.streaming.ends import of_runs, until
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_was_removed_and_is_begun_again(
     query = new_query(door=door, store=store)
     query.feed(0, 1)
     query.run()
-    shutil.rmtree(query.checkpoint)
+    remove(query.checkpoint)
 
     query.run()
     query.feed(2)

@@ -113,8 +113,8 @@ def test_a_flush_and_the_close_after_it_that_fail(new_checkpoint: Callable[..., 
 def test_an_idle_seal_that_fails_does_not_end_the_housekeeping(
     new_checkpoint: Callable[..., Checkpoint], faulty: Any
 ) -> None:
-    failing = new_checkpoint("faulty", name="failing", closedAfter="10s")
-    other = new_checkpoint("faulty", name="other", closedAfter="10s")
+    failing = new_checkpoint("faulty", name="failing", closedAfter="30s")
+    other = new_checkpoint("faulty", name="other", closedAfter="30s")
     faulty.addRule("hsync", "failing/state/_merged", 1, "fs_error")
     failing.write(ONE, b"one")
     until(faulty.fired, "the seal that fails")

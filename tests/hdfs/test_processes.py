@@ -88,7 +88,7 @@ def test_lease_taken_from_a_living_writer(on_hdfs: Hdfs, here: Here, shell: Star
 
 def test_file_unlinked_under_an_idle_writer(place: Place, here: Here, shell: StartShell) -> None:
     """Rule 7: whoever was away for so long that others dealt with its file does not append to it any more."""
-    times = {"closedAfter": "10s"}
+    times = {"closedAfter": "20s"}
     writer = shell(place, **times)
     cleaner = here(place, **times)
     write_all(writer, FILES[0])
@@ -102,7 +102,7 @@ def test_file_unlinked_under_an_idle_writer(place: Place, here: Here, shell: Sta
         cleaner.clean()
         return name not in place.merged_files()
 
-    until(gone, "the stopped writer's file to be unlinked", seconds=60)
+    until(gone, "the stopped writer's file to be unlinked", seconds=120)
     writer.tell("write", FILES[1], text(FILES[1]))
     writer.go_on()
     # A failure would be right, too: the task is tried again.

@@ -204,7 +204,7 @@ def kill_after(
         env=environment,
         start_new_session=True,  # a process group of its own, with its JVM in it
     )
-    watchdog = threading.Timer(180, os.killpg, (process.pid, 9))
+    watchdog = threading.Timer(500, os.killpg, (process.pid, 9))
     watchdog.start()
     assert process.stdout is not None
     try:

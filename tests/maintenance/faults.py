@@ -26,11 +26,14 @@ class Trouble:
         self.at: int | None = None
         self.done = False
         self.before: Callable[[str, str], object] = lambda operation, path: None
+        self._lock = threading.Lock()
 
     def meets(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
         """Does it, or does not."""
-        number = len(self.log)
-        self.log.append((operation, Path(path).name))
+        name = Path(path).name
+        with self._lock:
+            number = len(self.log)
+            self.log.append((operation, name))
         self.before(operation, path)
         if number != self.at:
             return action()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from pyspark_statestore.log.on_spark import run_on_spark
 from tests.conftest import ROOT, MakeSpark
 from tests.inspect.builders import refused
 from tests.sampling import sampled
+from tests.scripts import run_to_the_end
 from tests.streaming.runs import Run, Setting, merged_files
 from tests.streaming.workloads import write_batch
 
@@ -150,6 +150,7 @@ def test_the_jobs_are_in_their_pool_and_say_what_they_do(
     run_with(reports, lambda report: "compact" in of(report, query).results)
     add_batch(run, query, 3)
     maintenance.stop()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
     new = [job for job in jobs(spark, maintenance) if job not in before]
 
@@ -344,9 +345,7 @@ print("maintained")
 def test_it_does_not_keep_a_process_from_ending(main_jar: Path, tmp_path: Path, pinned: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PIN_THREAD": pinned}
     command = [sys.executable, "-c", _PROCESS, str(tmp_path / "q")]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=IN_TIME, check=False
-    )
+    done = run_to_the_end(command, cwd=tmp_path, env=environment, timeout=500)
 
     assert done.stdout == "maintained\n", done.stderr
     assert done.returncode == 0

@@ -156,7 +156,7 @@ def tombstones(checkpoint: Path) -> list[str]:
 
 def test_what_was_deleted_while_a_copy_took_its_time_stays_deleted(checkpoint: Path, trouble: Trouble) -> None:
     """Whoever cleans waits for a relocation whose process lives, however long it takes."""
-    closed_after = datetime.timedelta(seconds=2)
+    closed_after = datetime.timedelta(seconds=4)
     with merged_file(checkpoint, 5) as file:
         file.put("0/1/9.delta", b"newer than the deletions", stamp=STAMP + 100)
     deleted = ["0/0/1.delta", "0/1/1.delta"]

@@ -35,7 +35,7 @@ CONF = {
     "spark.sql.shuffle.partitions": str(PARTITIONS),
     f"{STATE_STORE}minDeltasForSnapshot": "2",
 }
-_PATIENCE = 180
+_PATIENCE = 500
 
 Rows = dict[int, tuple[int, ...]]
 

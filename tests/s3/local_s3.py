@@ -34,7 +34,7 @@ _OF_IMPATIENT = {
     "attempts.maximum": "0",
     "retry.limit": "0",
     "retry.throttle.limit": "0",
-    "connection.timeout": "2000",
+    "connection.timeout": "6000",
 }
 
 

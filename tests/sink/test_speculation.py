@@ -37,11 +37,16 @@ def test_each_row_is_there_once(make_spark: Callable[..., Any], main_jar: Path, 
         try:
             sink = FileSink(spark, tmp_path / "sink", "parquet", ("q",), {}, in_two_tasks, "filegate")
             for batch, (place, deaf) in enumerate(itertools.product(("staged", "joined"), (False, True))):
-                slow = Hold(holds, f"{place}-0-0", deaf=deaf)
+                slow, copy = (Hold(holds, f"{place}-0-{attempt}", deaf=deaf and not attempt) for attempt in (0, 1))
                 sink.feed(rows_of(batch))
-                sink.run()
-                assert slow.wait(1)
-                (holds / f"held-{place}-0-0").unlink()
+                with sink.running() as query:
+                    # Both wait: else the copy might commit before the slow one has come.
+                    slow.wait()
+                    copy.wait()
+                    copy.release()
+                    query.awaitTermination()
+                for attempt in (0, 1):
+                    (holds / f"held-{place}-0-{attempt}").unlink()
                 slow.release()
                 assert len(sink.listed(batch)) == 2
                 assert sink.ids() == list(range(40 * (batch + 1)))

@@ -170,6 +170,7 @@ def test_what_waits_alone_is_copied_by_tasks(make_spark: MakeSpark, tmp_path: Pa
     with sink.running(maxDelay=LONG, maxRecordsPerFile="60") as query:
         query.awaitTermination()
 
+    sink.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     tracker = sink.spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]

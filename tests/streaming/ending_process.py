@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_statestore import attach, configure, merged_path
 
 SLOW = -2
-"""A number at which a task takes a minute."""
+"""A number at which a task takes a minute, after it has left a file that begins with ``slow-``."""
 
 
 def session(how: str, mode: str, store: str, master: str) -> SparkSession:
@@ -38,15 +39,17 @@ def session(how: str, mode: str, store: str, master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _count(n: int) -> int:
-    time.sleep(60 if n == SLOW else 0)
-    return n
-
-
 def start(spark: SparkSession, mode: str, root: Path, *, available_now: bool) -> StreamingQuery:
     """Starts a query that counts what is in the input."""
     rows = spark.readStream.schema("n int").json(str(root / "input"))
-    rows = rows.withColumn("n", F.udf(_count, "int")("n")).groupBy("n").count()
+
+    def count(n: int) -> int:
+        if n == SLOW:
+            (root / f"slow-{uuid.uuid4()}").touch()
+            time.sleep(60)
+        return n
+
+    rows = rows.withColumn("n", F.udf(count, "int")("n")).groupBy("n").count()
     location = str(root / "q1") if mode == "provider" else merged_path(str(root / "q1"))
     writer = rows.writeStream.outputMode("update").format("noop").option("checkpointLocation", location)
     if available_now:

@@ -143,10 +143,26 @@ class Run:
             writer = writer.option("checkpointLocation", self.location)
             return (writer.trigger(availableNow=True) if available_now else writer).start()
 
-    def finish(self, query: StreamingQuery) -> None:
-        """Waits for the end of a query that was started to read what is there."""
-        query.awaitTermination()
-        self.note(query)
+    def finish(self, query: StreamingQuery, conf: Mapping[str, str] | None = None) -> None:
+        """Waits for the end of a query that was started to read what is there.
+
+        Spark gives a Python worker ten seconds to start, whatever else the machine does; then the query starts again.
+
+        Args:
+            query: What ``start`` has given.
+            conf: As it was started with.
+        """
+        for left in (2, 1, 0):
+            try:
+                query.awaitTermination()
+            except StreamingQueryException as error:
+                if not left or _LATE_WORKER not in str(error):
+                    raise
+                self.note(query)
+                query = self.start(conf)
+            else:
+                self.note(query)
+                return
 
     def note(self, query: StreamingQuery) -> None:
         """Keeps the metrics of the batches that a query has done."""
@@ -157,19 +173,8 @@ class Run:
                 self.more_metrics[batch] = sum((Counter(dict(each["customMetrics"])) for each in operators), Counter())
 
     def run(self, conf: Mapping[str, str] | None = None) -> None:
-        """Reads all that is there.
-
-        Spark gives a Python worker ten seconds to start, whatever else the machine does; then the query starts again.
-        """
-        for attempt in range(3):
-            query = self.start(conf)
-            try:
-                self.finish(query)
-                return
-            except StreamingQueryException as error:
-                if attempt == 2 or _LATE_WORKER not in str(error):
-                    raise
-                self.note(query)
+        """Reads all that is there."""
+        self.finish(self.start(conf), conf)
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
         self.rows[batch_id] = sorted(repr(tuple(row)) for row in batch.collect())

@@ -45,16 +45,13 @@ def retire(run: Run, until: Callable[[int], bool]) -> int:
         The number of batches of input.
     """
     write_batches(run.input, REST)
-    query = run.start(available_now=False)
-    try:
-        query.processAllAvailable()
-        batch = REST.stop
-        while not until(batch):
-            write_batch(run.input, batch, rows=5)  # Spark retires old versions as new ones come
-            query.processAllAvailable()
-            batch += 1
-    finally:
-        query.stop()
+    # A query that goes on meanwhile may see a file in one of two sources, and read the other's in another batch.
+    run.run()
+    batch = REST.stop
+    while not until(batch):
+        write_batch(run.input, batch, rows=5)  # Spark retires old versions as new ones come
+        run.run()
+        batch += 1
     return batch
 
 

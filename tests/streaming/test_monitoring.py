@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.report.advice import LITTLE
 from tests.conftest import ROOT, MakeSpark
+from tests.copies import remove
 from tests.jvm.conftest import jvm
 from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting
@@ -147,7 +148,7 @@ def test_a_checkpoint_stays_on_the_page_when_its_query_is_gone(session: SparkSes
     run = query(session, tmp_path)
     before = until(lambda: (now := of(tab(session), run)) and agrees(now, run) and now, "the line of the checkpoint")
     jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}/state"))
-    shutil.rmtree(run.checkpoint)
+    remove(run.checkpoint)
     other = query(session, tmp_path / "other", batches=1)
     page = until(lambda: (now := tab(session)) and of(now, other) and now, "the page to have gone on")
     after = of(page, run)

@@ -37,13 +37,12 @@ def test_every_way_to_turn_it_on(tmp_path: Path, how: str, mode: str, store: str
         require_at_once(tmp_path / "q1")
         put(tmp_path, -2)  # a task takes a minute
         running.do("start")
-        until(lambda: (tmp_path / "q1/offsets/2").exists(), "it plans no batch")
-        time.sleep(2)
+        until(lambda: len(list(tmp_path.glob("slow-*"))) == 1, "no task begins")
         running.do("stop")
         until(lambda: of_runs(tmp_path) == [".ended"], "it did not say that it has ended")
         assert not has_committed(tmp_path, 2)
         running.do("start")
-        time.sleep(5)
+        until(lambda: len(list(tmp_path.glob("slow-*"))) == 2, "no task begins again")
         running.do("stop session")  # in the middle of a batch
         running.do("exit")
         running.await_jvm()

@@ -56,10 +56,10 @@ def rows_of_stock(spark: SparkSession, run: Run, folder: Path) -> dict[int, list
 
 def files_of(folder: Path) -> dict[str, tuple[int, int]]:
     """All files with when they were written and their length."""
-    files = ((file, file.stat()) for file in folder.rglob("*") if file.is_file())
-    # What a run says when it ends comes a moment later.
-    of_state = ((file, stat) for file, stat in files if file.suffix not in (".running", ".ended"))
-    return {str(file.relative_to(folder)): (stat.st_mtime_ns, stat.st_size) for file, stat in of_state}
+    # What a run says when it ends comes a moment later, and what it has said before goes then.
+    of_state = (file for file in folder.rglob("*") if file.suffix not in (".running", ".ended") and file.is_file())
+    stats = ((file, file.stat()) for file in of_state)
+    return {str(file.relative_to(folder)): (stat.st_mtime_ns, stat.st_size) for file, stat in stats}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -55,7 +55,7 @@ final class Rebalancer {
   private static final int BATCHES = 3;
 
   /** Added to each, so that differences make no difference that are small in themselves. */
-  private static final long LEAST_MILLIS = 200;
+  static volatile long leastMillis = 200;
 
   private static final long LEAST_ROWS = 1_000;
 
@@ -140,7 +140,7 @@ final class Rebalancer {
 
     /** What each partition weighs; 1 is what one does of which nothing is known. */
     double[] weights() {
-      double[] times = millis.stream().mapToDouble(each -> median(each) + LEAST_MILLIS).toArray();
+      double[] times = millis.stream().mapToDouble(each -> median(each) + leastMillis).toArray();
       double[] counts = Arrays.stream(rows).mapToDouble(each -> each + LEAST_ROWS).toArray();
       double meanTime = Arrays.stream(times).average().orElse(1);
       double meanCount = Arrays.stream(counts).average().orElse(1);
