@@ -162,7 +162,11 @@ class View:
 
     @classmethod
     def of(cls, state: Path) -> View:
-        data = {path.name: BytesSource(path.read_bytes()) for path in sorted((state / "_merged").glob("*.merged"))}
+        while True:
+            with suppress(FileNotFoundError):  # one was unlinked since they were listed
+                merged = sorted((state / "_merged").glob("*.merged"))
+                data = {path.name: BytesSource(path.read_bytes()) for path in merged}
+                break
         view = cls({name: read_merged_file(source, name) for name, source in data.items()}, data)
         tombstones: dict[str, tuple[int, int]] = {}
         best: dict[str, tuple[tuple[int, int], int, str, Entry]] = {}

@@ -243,7 +243,7 @@ def test_debts_of_an_earlier_run_do_not_count(scope: Any) -> None:
     scope.kill(1, False)
     scope.restart(f"run-{uuid.uuid4()}")
     assert scope.task(0, 0, path(0, 0), b"counts") is None
-    assert scope.endBatch(0, HASTY) is None
+    assert scope.endBatch(0, PATIENT) is None
     assert scope.durable(path(0, 0)) == b"counts"
     assert scope.durable(path(1, 0)) is None
 

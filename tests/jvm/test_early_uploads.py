@@ -284,12 +284,12 @@ def test_it_needs_a_file_that_no_commit_waits_for(stores: Callable[..., Stores],
 def test_the_background_keeps_to_its_rate(stores: Callable[..., Stores]) -> None:
     made = stores()
     with made.opened(options={"upload.maxBytesPerSecond": "50k"}) as store:
+        begin = time.monotonic()
         made.put(store, 0)
         made.wait()
-        begin = time.monotonic()
         made.put(store, 1)
         made.wait(2)
-        assert time.monotonic() - begin > 1
+        assert time.monotonic() - begin > 2
 
 
 def test_a_store_that_is_only_read_uploads_nothing(stores: Callable[..., Stores]) -> None:
@@ -375,32 +375,44 @@ def test_a_snapshot_of_many_files_does_not_hide_what_was_wasted(jvm: Any) -> Non
 
 def test_what_does_not_live_is_uploaded_with_its_snapshot_only(stores: Callable[..., Stores], early: Any) -> None:
     """In each round two files are merged before the snapshot that is published; that names what they have become."""
-    wasted, uploaded = {}, {}
-    seconds = 0.0
-    for most in (1.0, 0.1):
-        early.wasting(most)
-        made = stores(name=f"wasting-{most}")
-        with made.opened() as store:
-            made.put(store, 0)
+    early.wasting(1.0)
+    wasted, _, seconds = rounds(stores(name="wasting-all"))
+    early.wasting(0.1)
+    # The forecast is in real time: once more where the rounds were not alike, since the machine had more to do.
+    for attempt in range(3):
+        less, uploaded, _ = rounds(stores(name=f"wasting-less-{attempt}"), seconds)
+        if wasted >= 2 * less and uploaded >= 3 * less:
+            return
+    raise AssertionError(f"{less} of {uploaded} bytes were wasted, and {wasted} where all may be")
+
+
+def rounds(made: Stores, seconds: float = 0) -> tuple[int, int, float]:
+    """Eight rounds, in which each step takes so long, or until something was uploaded where that is 0.
+
+    Returns:
+        Bytes that were wasted and that were uploaded early, and how long a step took at most.
+    """
+    longest = 0.0
+    with made.opened() as store:
+        made.put(store, 0)
+        store.upload()
+        for version in range(1, 9):
+            store.load(version)
+            for make in (partial(flush, store, version), partial(flush, store, version + 100), store.compact):
+                before, begin = early_bytes(made), time.monotonic()
+                make()
+                if seconds:
+                    time.sleep(max(0.0, seconds - time.monotonic() + begin))
+                else:
+                    until(partial(has_grown, made, before), "an upload")
+                    longest = max(longest, time.monotonic() - begin)
+            store.commit()
+            made.scans[version + 1] = store.scan()
             store.upload()
-            for version in range(1, 9):
-                store.load(version)
-                for make in (partial(flush, store, version), partial(flush, store, version + 100), store.compact):
-                    before, begin = early_bytes(made), time.monotonic()
-                    make()
-                    if most == 1.0:
-                        until(partial(has_grown, made, before), "an upload")
-                        seconds = max(seconds, time.monotonic() - begin)
-                    else:
-                        time.sleep(max(0.0, seconds - time.monotonic() + begin))
-                store.commit()
-                made.scans[version + 1] = store.scan()
-                store.upload()
-        made.checkpoint.log.seal()
-        wasted[most], uploaded[most] = made.checkpoint.metrics()["wastedBytes"], early_bytes(made)
-        made.check()
-    assert wasted[1.0] >= 2 * wasted[0.1]
-    assert uploaded[0.1] >= 3 * wasted[0.1]
+    made.checkpoint.log.seal()
+    wasted, uploaded = made.checkpoint.metrics()["wastedBytes"], early_bytes(made)
+    made.check()
+    return wasted, uploaded, longest
 
 
 def flush(store: Any, version: int) -> None:

@@ -26,7 +26,7 @@ def forgetful(jvm: Any) -> Iterator[Any]:
 def test_a_log_that_nobody_uses_is_forgotten_and_opened_anew(
     forgetful: Any, new_checkpoint: Callable[..., Checkpoint]
 ) -> None:
-    checkpoint = new_checkpoint(closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="8s")
     checkpoint.write("0/0/1.changelog", b"one")
     checkpoint.write("0/0/2.changelog", b"two")
     checkpoint.delete("0/0/1.changelog")
@@ -38,7 +38,7 @@ def test_a_log_that_nobody_uses_is_forgotten_and_opened_anew(
 
 
 def test_a_log_that_is_used_stays(forgetful: Any, new_checkpoint: Callable[..., Checkpoint]) -> None:
-    used, idle = (new_checkpoint(name=name, closedAfter="5s") for name in ("used", "idle"))
+    used, idle = (new_checkpoint(name=name, closedAfter="8s") for name in ("used", "idle"))
     for checkpoint in (used, idle):
         checkpoint.write("0/0/1.changelog")
     log = used.log

@@ -142,8 +142,9 @@ def test_what_nobody_asks_for_is_fetched_in_the_background(
         assert made.checkpoint.jvm.io.pyspark.statestore.tables.PartialFiles.missingInAll() == left_out
         holes.pause(False)
         until(lambda: holes.partialFiles() == 0, "all of the store")
-        assert made.checkpoint.metrics()["hydratedBytes"] == left_out
-        assert whole_entries(cache) == VERSIONS
+        # A file is complete a moment before it is counted and kept on the host.
+        until(lambda: made.checkpoint.metrics()["hydratedBytes"] == left_out, "all to be counted")
+        until(lambda: whole_entries(cache) == VERSIONS, "all files on the host")
         assert store.scan() == made.scans[VERSIONS]
         assert made.checkpoint.metrics()["demandedBytes"] == 0
     made.checkpoint.forget()
@@ -170,6 +171,12 @@ def test_on_demand_fetches_the_rest_only_of_what_was_half_read(written: Callable
         assert made.checkpoint.metrics()["hydratedBytes"] > 0
         store.scan("key-000000", f"key-{ROWS:06}")
         until(lambda: holes.partialFiles() == 0, "the rest of all files")
+
+        def fetched() -> int:
+            counted = made.checkpoint.metrics()
+            return int(counted["demandedBytes"] + counted["hydratedBytes"])
+
+        until(lambda: fetched() >= left_out, "all to be counted")
         counted = made.checkpoint.metrics()
         assert counted["hydratedBytes"] < left_out / 2
         assert counted["demandedBytes"] + counted["hydratedBytes"] == left_out
@@ -179,8 +186,8 @@ def test_on_demand_fetches_the_rest_only_of_what_was_half_read(written: Callable
 def test_the_background_keeps_to_its_rate(written: Callable[..., Written], holes: Any) -> None:
     made = written()
     with made.opened(options={"restore.maxBytesPerSecond": "100k"}):
-        holes.pause(False)
         begin = time.monotonic()
+        holes.pause(False)
         until(lambda: holes.partialFiles() == 0, "all of the store")
         left_out = made.checkpoint.metrics()["leftOutBytes"]
         assert time.monotonic() - begin > left_out / VERSIONS / 100_000
@@ -346,8 +353,8 @@ def test_a_first_batch_is_not_disturbed(written: Callable[..., Written], compact
     """The first seconds after a store was opened are for its reads."""
     made = written()
     compactor.compactAfter(4)
+    begin = time.monotonic()
     with made.opened() as store:
-        begin = time.monotonic()
         put_fifth(store)
         is_early = False
         while time.monotonic() - begin < 3:
@@ -721,6 +728,7 @@ def test_two_stores_of_a_host_fetch_the_same_files(written: Callable[..., Writte
         found = list(pool.map(lambda store: store.scan(), stores))
         assert found == [made.scans[VERSIONS]] * 2
         until(lambda: holes.partialFiles() == 0, "all of both stores")
+        until(lambda: whole_entries(cache) == VERSIONS, "all files on the host")
     assert whole_entries(cache) == VERSIONS
 
 

@@ -471,6 +471,7 @@ def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., C
     checkpoint = new_checkpoint("faulty", closedAfter="10s")
     name = sparse(checkpoint)
     before = checkpoint.contents()
+    checkpoint.log.seal()  # or the file that is idle is sealed meanwhile, which flushes it, too
     faulty = jvm.io.pyspark.statestore.testing.FaultyFileSystem
     faulty.addRule("hsync", str(checkpoint.merged), 1, "torn")  # the original is unlinked on the strength of it
     try:

@@ -66,7 +66,7 @@ public final class EarlyFiles implements AutoCloseable {
   private final Map<String, EarlyFile> linked = new HashMap<>();
 
   /** Those of which a snapshot may still rely on the segment, by path. */
-  private final Map<String, EarlyFile> known = new HashMap<>();
+  final Map<String, EarlyFile> known = new HashMap<>();
 
   /** Those of which nothing was done yet, the oldest first. */
   private final Set<EarlyFile> waiting = new LinkedHashSet<>();

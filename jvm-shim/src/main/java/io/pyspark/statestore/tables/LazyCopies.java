@@ -233,11 +233,11 @@ final class LazyCopies implements Prefetcher.Lazily {
 
     @Override
     public void decided(PartialFile file, IOException failure) {
+      files.decided(file, failure);
       if (failure != null) {
         metrics.lost();
         LOG.info("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
       }
-      files.decided(file, failure);
       if (failure == null && !files.isCached()) {
         keepOnHost(file);
       }

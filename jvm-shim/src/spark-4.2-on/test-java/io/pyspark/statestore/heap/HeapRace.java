@@ -8,14 +8,18 @@ import java.util.Random;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.StateStoreRow;
 import scala.Option;
 
 /** Writes version after version in one thread, while others read and copy older ones. */
 public final class HeapRace {
+  private static final int LEAST_READS = 100;
+
   private HeapRace() {}
 
   /**
@@ -36,13 +40,16 @@ public final class HeapRace {
     }
     published.set(List.of(newest));
     AtomicBoolean ended = new AtomicBoolean();
+    long endNanos = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
+    BooleanSupplier goesOn =
+        () -> !ended.get() || (spill != null && spill.reads() < LEAST_READS && System.nanoTime() < endNanos);
     ExecutorService pool = Executors.newFixedThreadPool(readers + 1);
     List<Future<Long>> results = new ArrayList<>();
     if (spill != null) {
       results.add(
           pool.submit(
               () -> {
-                while (!ended.get()) {
+                while (goesOn.getAsBoolean()) {
                   spill.spill(Long.MAX_VALUE);
                   spill.tidy(Long.MAX_VALUE);
                 }
@@ -55,7 +62,7 @@ public final class HeapRace {
           pool.submit(
               () -> {
                 long compared = 0;
-                while (!ended.get() || compared < 10) {
+                while (goesOn.getAsBoolean() || compared < 10) {
                   List<HeapModel.Version> now = published.get();
                   HeapModel.Version one = now.get(random.nextInt(now.size()));
                   one.check();
@@ -100,7 +107,7 @@ public final class HeapRace {
     for (Future<Long> result : results) {
       compared += result.get();
     }
-    if (spill != null && spill.reads() < 100) {
+    if (spill != null && spill.reads() < LEAST_READS) {
       throw new AssertionError("Only " + spill.reads() + " reads of what was spilled");
     }
     return compared;

@@ -140,9 +140,11 @@ public final class AskedFiles {
   }
 
   /** The store is closed. */
-  public void close() {
+  public void close() throws InterruptedException {
     open.countDown();
     threads.shutdownNow();
+    // They give back what all stores of the process share.
+    threads.awaitTermination(60, TimeUnit.SECONDS);
     store.close();
   }
 

@@ -3,6 +3,7 @@ package io.pyspark.statestore.tables;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
@@ -129,8 +130,16 @@ public final class Early {
     }
   }
 
-  /** The files of a store that are uploaded and that no snapshot names. */
+  /** The files of a store that are uploaded, which is counted by then, and that no snapshot names. */
   public static String[] unpublished(String stateDirectory, String store) {
-    return EarlyFiles.unpublished(new Path(stateDirectory), store + "/SSTs").toArray(String[]::new);
+    Set<String> found = EarlyFiles.unpublished(new Path(stateDirectory), store + "/SSTs");
+    for (EarlyFiles files : EarlyFiles.OPEN) {
+      synchronized (files) {
+        files.known.values().stream()
+            .filter(file -> file.state == EarlyFile.State.WRITING)
+            .forEach(file -> found.remove(file.path()));
+      }
+    }
+    return found.toArray(String[]::new);
   }
 }
