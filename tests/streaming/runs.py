@@ -239,8 +239,9 @@ def unload_stores(spark: SparkSession | SparkContext) -> None:
     context = spark if isinstance(spark, SparkContext) else spark.sparkContext
     package: Any = context._jvm.org.apache.spark.sql.execution.streaming.state
     stores = getattr(getattr(package, "StateStore$"), "MODULE$")
-    if context.version.startswith("4.0."):
-        # There stop() waits for maintenance, which may need the lock that it holds, for 300 s, whatever settings say.
+    if context.version.startswith(("4.0.", "4.1.", "4.2.")):
+        # There stop() waits for maintenance, which may need the lock that it holds: for as long as the settings say, in
+        # 4.0 for 300 s whatever they say.
         stores.unloadAll()
         field = stores.getClass().getDeclaredField("maintenancePartitions")
         field.setAccessible(True)
