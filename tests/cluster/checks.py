@@ -37,10 +37,7 @@ def stable_view(state: Path) -> View:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         before = _merged_in(state)
-        try:
-            view = View.of(state)
-        except FileNotFoundError:
-            continue
+        view = View.of(state)
         if _merged_in(state) == before:
             return view
     raise AssertionError(f"files in {state} come and go without a pause")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pyspark_statestore import Checkpoint, merged_path
 from tests import class_data
 from tests.conftest import MakeSpark
 from tests.forks.harness import pins
+from tests.jvm.harness import no_file_goes
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, session_conf, unload_stores
 from tests.streaming.workloads import write_batches
 
@@ -90,14 +89,6 @@ def test_two_forks_of_a_running_query(make_spark: MakeSpark, tmp_path: Path, set
     for run in (source, one, restarted):
         run.run(DATA_ONLY)
     assert restarted.rows == {9: source.rows[9]} == {9: one.rows[9]}
-
-
-def no_file_goes(look: Callable[[], object]) -> None:
-    """Looks until no file was unlinked meanwhile: a JVM goes on cleaning for a while after its queries."""
-    while True:
-        with suppress(FileNotFoundError):
-            look()
-            return
 
 
 def state(spark: SparkSession, run: Run) -> list[str]:

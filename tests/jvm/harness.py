@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import SparkSession
 
 from pyspark_statestore.format import (
     BytesSource,
@@ -33,6 +34,8 @@ from pyspark_statestore.format import (
     read_segment,
 )
 from tests.sampling import sample
+
+Result = TypeVar("Result")
 
 TESTING = "io.pyspark.statestore.testing"
 FILE_SYSTEMS = {
@@ -76,6 +79,22 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
         time.sleep(0.02)
     return result
+
+
+def no_file_goes(look: Callable[[], Result], seconds: float = 60) -> Result:
+    """A look during which no file was unlinked. Cleaning goes on for a while after whatever calls for it."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return look()
+        except FileNotFoundError:
+            assert time.monotonic() < end, f"files come and go for {seconds} s without a pause"
+
+
+def await_listeners(spark: SparkSession) -> None:
+    """Waits until Spark's listeners have heard of all that has happened so far."""
+    context: Any = spark.sparkContext._jsc
+    context.sc().listenerBus().waitUntilEmpty()
 
 
 def compacted_histories(jvm: Any, folder: Path, limit: Callable[[int], int]) -> tuple[int, int]:
@@ -162,11 +181,10 @@ class View:
 
     @classmethod
     def of(cls, state: Path) -> View:
-        while True:
-            with suppress(FileNotFoundError):  # one was unlinked since they were listed
-                merged = sorted((state / "_merged").glob("*.merged"))
-                data = {path.name: BytesSource(path.read_bytes()) for path in merged}
-                break
+        def read() -> dict[str, BytesSource]:
+            return {path.name: BytesSource(path.read_bytes()) for path in sorted((state / "_merged").glob("*.merged"))}
+
+        data = no_file_goes(read)
         view = cls({name: read_merged_file(source, name) for name, source in data.items()}, data)
         tombstones: dict[str, tuple[int, int]] = {}
         best: dict[str, tuple[tuple[int, int], int, str, Entry]] = {}

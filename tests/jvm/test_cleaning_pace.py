@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeVar
 
 import pytest
 
 from pyspark_statestore.format import BytesSource, Kind, file_name, read_groups
-from tests.jvm.harness import CREATED_MS, Checkpoint, until
+from tests.jvm.harness import CREATED_MS, Checkpoint, no_file_goes, until
 
 pytestmark = pytest.mark.spark
 
@@ -19,8 +17,6 @@ OLD = [f"0/0/{version}.changelog" for version in range(2, 30)]
 STAMP = CREATED_MS << 16
 HELD_BACK = 0.5
 """For so many seconds at least deletions wait for the next round."""
-
-Result = TypeVar("Result")
 
 
 def written_with(checkpoint: Checkpoint, path: str) -> set[str]:
@@ -48,14 +44,7 @@ def test_what_is_deleted_and_its_space_go_together(new_checkpoint: Callable[...,
         assert no_file_goes(lambda: written_with(checkpoint, NEW)) == set()
 
     until(lambda: len(checkpoint.files()) <= 3, "the space to be free", 10)
-    until(lambda: set(no_file_goes(checkpoint.view).live) == {KEEP, NEW}, "the rest to be deleted", 10)
-
-
-def no_file_goes(look: Callable[[], Result]) -> Result:
-    """A look during which no file was unlinked."""
-    while True:
-        with suppress(FileNotFoundError):
-            return look()
+    until(lambda: set(checkpoint.view().live) == {KEEP, NEW}, "the rest to be deleted", 10)
 
 
 @pytest.mark.parametrize("compaction", ["true", "false"])

@@ -22,6 +22,7 @@ from pyspark_statestore.background import NOT_MERGED, BackgroundMaintenance, Mai
 from pyspark_statestore.log.on_spark import run_on_spark
 from tests.conftest import ROOT, MakeSpark
 from tests.inspect.builders import refused
+from tests.jvm.harness import await_listeners
 from tests.sampling import sampled
 from tests.scripts import run_to_the_end
 from tests.streaming.runs import Run, Setting, merged_files
@@ -150,7 +151,7 @@ def test_the_jobs_are_in_their_pool_and_say_what_they_do(
     run_with(reports, lambda report: "compact" in of(report, query).results)
     add_batch(run, query, 3)
     maintenance.stop()
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    await_listeners(spark)
 
     new = [job for job in jobs(spark, maintenance) if job not in before]
 

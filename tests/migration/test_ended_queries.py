@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,7 +25,7 @@ from pyspark_statestore.log import stopped
 from pyspark_statestore.session.doors import STOCK_PROVIDERS
 from tests.conftest import MakeSpark
 from tests.inspect.builders import merged_file, refused
-from tests.jvm.harness import until
+from tests.jvm.harness import await_listeners, until
 from tests.reshape.harness import since
 from tests.sampling import sampled
 
@@ -66,7 +65,7 @@ def run(spark: SparkSession, at: Path, numbers: range) -> StreamingQuery:
 def forget_end(checkpoint: Path) -> None:
     """Takes away what the query says, once it has said it and taken back that it runs."""
     merged = checkpoint / "state/_merged"
-    until(lambda: list(merged.glob("*.ended")) and not list(merged.glob("*.running")), "its end to be said")
+    until(lambda: list(merged.glob("*.ended")) and not list(merged.glob("*.running")), "its end to be said", 60)
     for file in merged.glob("*.ended"):
         file.unlink()
 
@@ -86,8 +85,7 @@ def test_a_query_that_was_done(make_spark: MakeSpark, tmp_path: Path, is_attache
     nothing_to_do = start(spark, tmp_path, range(9, 20), available_now=False)
     nothing_to_do.processAllAvailable()
     # Of a run that ends before Spark has told of its start nothing is known.
-    context: Any = spark.sparkContext._jsc
-    context.sc().listenerBus().waitUntilEmpty()
+    await_listeners(spark)
     nothing_to_do.stop()
     forget_end(tmp_path / "q1")
     shutil.copytree(tmp_path / "q1", tmp_path / "copy")

@@ -13,7 +13,7 @@ from pyspark_statestore.log.scan import scan
 from pyspark_statestore.parsing import parse_object
 from tests.class_data import MINOR
 from tests.cluster.application import processes
-from tests.jvm.harness import until
+from tests.jvm.harness import await_listeners, until
 from tests.s3.conftest import MakeQuery
 from tests.s3.harness import CHANGELOG, CONF, PARTITIONS, SCOPE, STATE_STORE, query_process
 from tests.s3.local_s3 import class_path_settings
@@ -99,7 +99,7 @@ def test_a_query_that_ended_says_so(make_query: MakeQuery) -> None:
         assert query.of_runs() == [".running"]
         assert Ended.found(directory, scan(directory), (), query_id, ()) is None
         # Of a run that ends before Spark has told of its start nothing is known.
-        query.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        await_listeners(query.spark)
     finally:
         waits.stop()
     until(lambda: query.of_runs() == [".ended"], "the end to be said")

@@ -23,6 +23,7 @@ from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 from pyspark_statestore.sink.waiting import publish
 from tests.class_data import MINOR
 from tests.conftest import MakeSpark
+from tests.jvm.harness import await_listeners
 from tests.sink import manifest
 from tests.sink.readers import seen
 from tests.sink.sinks import TASKS, WAITING, FileSink, rows_of
@@ -170,7 +171,7 @@ def test_what_waits_alone_is_copied_by_tasks(make_spark: MakeSpark, tmp_path: Pa
     with sink.running(maxDelay=LONG, maxRecordsPerFile="60") as query:
         query.awaitTermination()
 
-    sink.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    await_listeners(sink.spark)
     tracker = sink.spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]

@@ -20,7 +20,7 @@ from tests.jvm.harness import View, until
 from tests.maintenance.harness import merged_log_of
 from tests.maintenance.test_relocation import everything
 from tests.sampling import sampled
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, forget, unload_stores
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, forget
 from tests.streaming.test_lazy_restore import ADMITTED, CHANGELOG, FILE_MERGING, NO_CACHE, SETTINGS, figures
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import BATCHES, write_batch
@@ -82,9 +82,8 @@ def test_equal_to_stock_batch_by_batch(
         early.run({**CREATED, f"{FILE_MERGING}restore": restore})
     assert early.rows == stock.rows
     assert early.metrics == stock.metrics
-    unload_stores(session)  # and wait for maintenance: a snapshot and its checksum may go into two groups
+    forget(session, early.checkpoint)  # it waits for maintenance: a snapshot and its checksum may go into two groups
     assert_state_is_merged(early)
-    forget(session, early.checkpoint)
     assert Checkpoint(early.checkpoint).maintenance.verify().damages == ()
 
 

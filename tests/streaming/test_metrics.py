@@ -73,14 +73,14 @@ def read(jvm: Any) -> dict[str, float]:
     JMX shows one after the other, in any order, and a refresh may end between two of them.
     """
 
-    def at_rest() -> dict[str, float]:
+    def at_rest() -> list[dict[str, float]]:
         first, second = (
             {name: value for (name, attribute), value in beans(jvm).items() if attribute in ("Value", "Count")}
             for _ in range(2)
         )
-        return second if str(first) == str(second) else {}
+        return [second] if str(first) == str(second) else []
 
-    return until(at_rest, "the metrics to stand still") if beans(jvm) else {}
+    return dict(until(at_rest, "the metrics to stand still")[0])
 
 
 def on_disk(*states: Path) -> dict[str, float]:
