@@ -6,6 +6,7 @@ process of that environment (`nexmark_flink_job.py`), which is spoken to by Flin
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -13,8 +14,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-import urllib.error
 import urllib.request
 import venv
 from contextlib import suppress
@@ -27,6 +28,8 @@ VERSION = "2.3.0"
 WAIT_SECONDS = 300
 QUIET_SECONDS = 1.0
 """A file is processed when no counter of the job has moved for so long."""
+IDLE_MILLIS = 300
+"""A reader without events counts as idle after that time, which is well before a file counts as processed."""
 
 
 class FlinkError(Exception):
@@ -74,6 +77,7 @@ class Job:
         self, python: Path, work: Path, query: str, backend: str, merging: bool, parallelism: int, restore: str = ""
     ) -> None:
         self.checkpoints = work / "checkpoints"
+        self._left = self._files()
         self._counted = 0
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -84,6 +88,8 @@ class Job:
             "rest.bind-port": str(port),
             "parallelism.default": str(parallelism),
             "table.local-time-zone": "UTC",
+            # There is one file for all readers: one that has nothing to read must not hold back the watermark.
+            "table.exec.source.idle-timeout": f"{IDLE_MILLIS} ms",
             "state.backend.type": backend,
             "execution.checkpointing.incremental": "true",
             "execution.checkpointing.dir": f"file://{self.checkpoints}",
@@ -116,7 +122,10 @@ class Job:
                 start_new_session=True,
             )
         assert self._process.stdout is not None
+        watchdog = threading.Timer(WAIT_SECONDS, self.kill)
+        watchdog.start()
         self.id = self._process.stdout.readline().strip()
+        watchdog.cancel()
         self.begun = time.monotonic()
         if len(self.id) != 32:
             self.kill()
@@ -125,9 +134,12 @@ class Job:
     def _ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self._url}{path}", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found: dict[str, Any] = json.loads(answer.read())
-            return found
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                found: dict[str, Any] = json.loads(answer.read())
+                return found
+        except (OSError, http.client.HTTPException) as error:
+            raise FlinkError(f"Flink does not answer {path}: {error}") from error
 
     def wait_until_processed(self) -> tuple[float, float]:
         """Waits until no counter of the job moves any more.
@@ -147,7 +159,7 @@ class Job:
                 raise FlinkError(f"Flink has ended: {self._log.read_text()[-2000:]}")
             try:
                 job = self._ask(f"/jobs/{self.id}")
-            except (OSError, urllib.error.URLError):
+            except FlinkError:
                 job = {"vertices": []}
             if job.get("state") == "FAILED":
                 raise FlinkError(f"the job has failed: {self._ask(f'/jobs/{self.id}/exceptions')}"[:3000])
@@ -163,23 +175,20 @@ class Job:
         raise FlinkError(f"the events were not processed within {WAIT_SECONDS} s")
 
     def checkpoint(self) -> dict[str, Any]:
-        """Makes a checkpoint; returns what Flink says of it, and what it has left in the directory."""
-        before = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
+        """Makes a checkpoint; returns what Flink says of it, and what is new in the directory since the last one."""
+        deadline = time.monotonic() + WAIT_SECONDS
         trigger = self._ask(f"/jobs/{self.id}/checkpoints", {"checkpointType": "CONFIGURED"})["request-id"]
-        while True:
-            status = self._ask(f"/jobs/{self.id}/checkpoints/{trigger}")
-            if status["status"]["id"] == "COMPLETED":
-                break
-            time.sleep(0.02)
+        while (status := self._ask(f"/jobs/{self.id}/checkpoints/{trigger}"))["status"]["id"] != "COMPLETED":
+            self._wait(deadline)
         if "failureCause" in status.get("operation", {}):
             raise FlinkError(f"a checkpoint failed: {status['operation']['failureCause']}"[:2000])
-        while True:
-            # What is told of checkpoints may be older than this one.
-            latest = self._ask(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
-            if latest and latest["id"] >= status["operation"]["checkpointId"]:
-                break
-            time.sleep(0.05)
-        after = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
+        # What is told of checkpoints may be older than this one.
+        while not (latest := self._ask(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]) or (
+            latest["id"] < status["operation"]["checkpointId"]
+        ):
+            self._wait(deadline)
+        before, after = self._left, self._files()
+        self._left = after
         return {
             "path": latest["external_path"],
             "milliseconds": latest["end_to_end_duration"],
@@ -189,6 +198,16 @@ class Job:
             "bytes": sum(after.values()),
             "state_size": latest["state_size"],
         }
+
+    def _files(self) -> dict[Path, int]:
+        """The sizes of the files of all checkpoints."""
+        return {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
+
+    @staticmethod
+    def _wait(deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise FlinkError(f"a checkpoint was not complete within {WAIT_SECONDS} s")
+        time.sleep(0.02)
 
     def kill(self) -> None:
         """Ends the process and its JVM."""

@@ -1,6 +1,6 @@
 """Nexmark on Structured Streaming: ten queries on stock Spark and on merged state, side by side.
 
-python benchmarks/nexmark.py --quick                      # three minutes: all queries give the same, and first figures
+python benchmarks/nexmark.py --quick                      # four minutes: all queries give the same, and first figures
 python benchmarks/nexmark.py --place local --query q4     # one query on one file system
 python benchmarks/nexmark.py --publish                    # everything, into docs/nexmark.md; hours, on a quiet machine
 python benchmarks/nexmark.py --publish --place local      # a part of it; what else is published stays
@@ -14,8 +14,12 @@ batch. Then everything is killed, and each side starts again in a process of its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 from rich.console import Console
 from rich.markdown import Markdown
 
@@ -33,7 +38,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import nexmark_figures as results  # noqa: E402
 from benchmarks.nexmark_events import Shape  # noqa: E402
-from benchmarks.nexmark_places import PLACES  # noqa: E402
+from benchmarks.nexmark_places import PLACES, PlaceUnavailable  # noqa: E402
+from benchmarks.nexmark_process import UNAVAILABLE  # noqa: E402
 from benchmarks.nexmark_queries import QUERIES  # noqa: E402
 from benchmarks.nexmark_sides import KINDS, OF_PLACE, USUAL  # noqa: E402
 from benchmarks.report import put_into_page  # noqa: E402
@@ -44,20 +50,28 @@ PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark.json"
 PAGE = ROOT / "docs" / "nexmark.md"
 PICTURE = ROOT / "docs" / "pictures" / "nexmark.svg"
 
-SHAPES = {
-    # S3's stock side takes a minute a batch with more.
-    "s3": {"partitions": 4, "batches": 16},
+SHAPES: dict[str, dict[str, Any]] = {
+    # S3's stock side takes a minute a batch with more. Six batches in turn take a minute.
+    "s3": {"partitions": 4, "batches": 16, "maintenance": "60s"},
     "hdfs": {"batches": 16},
 }
 """What differs from the options for a place, unless the command line says it."""
-MAINTENANCE = "1s"
-"""Snapshots are uploaded within seconds, and so among the batches that figures are of."""
+MAINTENANCE = "10s"
+"""Snapshots are uploaded within some batches, and so among those that figures are of. More often would not be fair:
+each time, stock Spark's heap store lists the files of each store."""
 PUBLISHED_MAINTENANCE = "10s"
 """Of a published run that does not say it."""
-QUICK = {"partitions": 2, "batches": 4, "events": 2_500}
-"""Also of the check that rows are the same, which comes before all measurements."""
+QUICK = {"partitions": 2, "batches": 4, "events": 2_500, "seconds": 7}
+"""Also of the check that rows are the same, which comes before all measurements. Windows of ten seconds begin in one
+batch and end in another: what q7 and q8 give out depends on their state only then."""
 COMPARED = ("stock", "merged", "remote", "heap-merged")
 """The sides of that check: both stores of stock Spark give out the same."""
+OF_MEASUREMENTS = frozenset(
+    {"places", "partitions", "batches", "events", "seconds", "following", "restart", "equality"}
+)
+"""The options that --quick does not know."""
+BUILT_FROM = ("pyspark_statestore", "jvm-shim", "benchmarks/*.py", "tests/s3")
+"""What published figures depend on, and so is not to differ from the commit that they name."""
 
 
 def run_part(part: str, scenario: Scenario, shape: Shape, **values: Any) -> dict[str, Any]:
@@ -73,30 +87,52 @@ def run_part(part: str, scenario: Scenario, shape: Shape, **values: Any) -> dict
         The part's raw numbers.
 
     Raises:
+        PlaceUnavailable: The place cannot be had here. The reason is on stderr.
         click.ClickException: It fails. The reason is on stderr.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    # Everything that the process and its servers write is in here, so that nothing of it stays, however they end.
+    with tempfile.TemporaryDirectory(prefix="nexmark-", ignore_cleanup_errors=True) as directory:
         order, answer = Path(directory) / "in.json", Path(directory) / "out.json"
         order.write_text(json.dumps({"part": part, "scenario": scenario.to_json(), "shape": asdict(shape), **values}))
         command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.nexmark_process"]
-        done = subprocess.run([*command, str(order), str(answer)], cwd=ROOT)
-        if done.returncode or not answer.exists():
-            what = (
-                " ".join(str(values[name]) for name in ("query", "place") if name in values) or "the check for equality"
-            )
+        # An interrupt is for this process, which ends the other one.
+        environment = os.environ | {"TMPDIR": directory}
+        process = subprocess.Popen(
+            [*command, str(order), str(answer)], cwd=ROOT, env=environment, start_new_session=True
+        )
+        try:
+            code = process.wait()
+        finally:
+            _end_all(process)
+        what = " ".join(str(values[name]) for name in ("query", "place") if name in values) or "the check for equality"
+        if code == UNAVAILABLE:
+            raise PlaceUnavailable(f"{what} cannot run here; the reason is above")
+        if code or not answer.exists():
             raise click.ClickException(f"{what} failed; the reason is above")
         found: dict[str, Any] = json.loads(answer.read_text())
         return found
 
 
-def compare_all(queries: list[str], sides: tuple[str, ...], scenario: Scenario, shape: Shape) -> list[dict[str, Any]]:
-    """Compares all rows of queries in a small run.
+def _end_all(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process that still runs, and all that it has started."""
+    if process.poll() is None:
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.wait()
+
+
+def compare_all(
+    queries: list[str], sides: tuple[str, ...], all_states: bool, scenario: Scenario, shape: Shape
+) -> list[dict[str, Any]]:
+    """Compares all rows of queries, and their state, in a small run.
 
     Args:
         queries: Their names.
         sides: The sides.
+        all_states: Whether to compare the state of queries that append, too.
         scenario: Door and changelogs; it has fewer partitions here.
-        shape: The seed and the seconds of a batch; there are fewer events here.
+        shape: The seed; there are fewer events here.
 
     Returns:
         What that run's raw numbers are, as those of `measure_all`.
@@ -105,8 +141,8 @@ def compare_all(queries: list[str], sides: tuple[str, ...], scenario: Scenario, 
         click.ClickException: Something differs. The reason is on stderr.
     """
     scenario = dataclasses.replace(scenario, partitions=QUICK["partitions"])
-    shape = dataclasses.replace(shape, batches=QUICK["batches"], events=QUICK["events"])
-    compared = run_part("equal", scenario, shape, queries=queries, sides=[*sides])
+    shape = dataclasses.replace(shape, **{name: QUICK[name] for name in ("batches", "events", "seconds")})
+    compared = run_part("equal", scenario, shape, queries=queries, sides=[*sides], all_states=all_states)
     about = {"environment": compared["environment"], "shape": asdict(shape), "scenario": scenario.to_json()}
     found = compared["queries"].items()
     return [{**about, "query": name, "place": "local", "sides": each["sides"]} for name, each in found]
@@ -139,10 +175,13 @@ def measure_all(
         scenario, shape = shapes[place]
         for query in queries:
             print(f"{query} at {PLACES[place]}, {scenario.partitions} partitions", file=sys.stderr)
-            chosen = [*(sides or OF_PLACE.get(place, USUAL))]
+            chosen = [*(sides or _through(scenario.door, OF_PLACE.get(place, USUAL)))]
             try:
                 values = {"query": query, "place": place, "sides": chosen, "following": following}
                 found = run_part("measure", scenario, shape, **values)
+            except PlaceUnavailable as error:
+                failed.append(f"{error}; nothing was measured there")
+                break
             except click.ClickException as error:
                 failed.append(error.message)
                 print(f"FAILED: {error.message}", file=sys.stderr)
@@ -218,25 +257,28 @@ def publish(raw: list[dict[str, Any]]) -> None:
         }
     kept = {place: kept[place] for place in PLACES if place in kept}
     found = published_figures(kept)
-    PUBLISHED.parent.mkdir(exist_ok=True)
-    PUBLISHED.write_text(json.dumps(kept, indent=1) + "\n")
-    head = ["# Nexmark, all figures", "", "Each cell is stock → merged (their ratio).", ""]
-    PUBLISHED.with_suffix(".md").write_text("\n".join([*head, *results.tables(found)]) + "\n", encoding="utf-8")
-    results.draw(found, PICTURE)
     said = ["Each cell: median batch ÷ stock's; calls for state in a batch ÷ stock's.", "", *results.summary(found)]
     said += ["", "![Median batches beside stock's, and calls for state, by query](pictures/nexmark.svg)", ""]
     for place, each in kept.items():
         shape, about = each["shape"], each["environment"]
+        maintenance = each.get("maintenance_interval", PUBLISHED_MAINTENANCE)
         said += [
             f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape['batches']} batches of "
-            f"{shape['events']:,} events; Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores"
+            f"{shape['events']:,} events, maintenance every {maintenance}; Spark {about['spark']}, "
+            f"Java {about['java']}, {about['cpus']} cores"
         ]
         if commits := sorted({(run or about).get("commit") or "" for run in each.get("runs", {"": about}).values()}):
             said[-1] += f"; commit {', '.join(commit[:8] for commit in commits)}"
         said[-1] += "."
         if missing := [name for name in QUERIES if name not in each["figures"]]:
             said[-1] += f" Not run there yet: {', '.join(missing)}."
+    # This comes first: it refuses a page that has no place for it.
     put_into_page(PAGE, "nexmark", ["", *said, ""])
+    PUBLISHED.parent.mkdir(exist_ok=True)
+    PUBLISHED.write_text(json.dumps(kept, indent=1) + "\n")
+    head = ["# Nexmark, all figures", "", "Each cell is stock → merged (their ratio).", ""]
+    PUBLISHED.with_suffix(".md").write_text("\n".join([*head, *results.tables(found)]) + "\n", encoding="utf-8")
+    results.draw(found, PICTURE)
 
 
 def _build(run: dict[str, Any]) -> dict[str, Any]:
@@ -268,7 +310,7 @@ def of_published(shape: dict[str, Any]) -> tuple[Scenario, Shape]:
 
 
 def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str]) -> dict[str, tuple[Scenario, Shape]]:
-    """The partitions and events of each place.
+    """The partitions, events and maintenance of each place.
 
     Args:
         places: Their names.
@@ -280,7 +322,11 @@ def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str
     for place in places:
         own = {option: value for option, value in SHAPES.get(place, {}).items() if option not in said}
         found[place] = (
-            dataclasses.replace(scenario, partitions=own.get("partitions", scenario.partitions)),
+            dataclasses.replace(
+                scenario,
+                partitions=own.get("partitions", scenario.partitions),
+                maintenance_interval=own.get("maintenance", scenario.maintenance_interval),
+            ),
             dataclasses.replace(shape, batches=own.get("batches", shape.batches)),
         )
     return found
@@ -305,7 +351,7 @@ def said_options(context: click.Context) -> set[str]:
 @click.option("--equality/--no-equality", default=True, help="Compare all rows first, in a small run.")
 @click.option("--door", type=click.Choice(DOORS), default="provider")
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
-@click.option("--seed", default=20130101)
+@click.option("--seed", type=click.IntRange(0), default=20130101)
 @click.option("--quick", is_flag=True, help="Compare all rows, and show the figures of that small run.")
 @click.option("--publish", "is_published", is_flag=True, help="Write figures, tables and picture into the repository.")
 @click.option("--check", is_flag=True, help="Fail where a tenth is lost since the published run; local unless you say.")
@@ -335,8 +381,18 @@ def main(
 ) -> None:
     """Run Nexmark's queries on stock Spark and on merged state, compare their rows, and what they cost."""
     said = said_options(context)
+    queries, places, sides = (tuple(dict.fromkeys(each)) for each in (queries, places, sides))
+    if not importlib.util.find_spec("matplotlib"):
+        raise click.ClickException("matplotlib is missing, which draws the picture: pip install -e '.[benchmarks]'")
+    options = {option.name: option.opts[0] for option in context.command.params}
+    if quick and (given := [options[name] for name in sorted(said & OF_MEASUREMENTS)]):
+        raise click.UsageError(f"--quick runs a small run of its own on a local disk: leave {', '.join(given)} out")
+    if door == "path" and "remote" in sides:
+        raise click.UsageError("remote-first state needs --door provider: leave --side remote out")
     if is_published and said - {"is_published", "places", "queries", "build", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
+    if is_published and (changed := _changes()):
+        raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
     if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick", "sides"}:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
@@ -355,11 +411,12 @@ def main(
     shape = Shape(batches, events, seconds, seed)
     chosen = [name for name in QUERIES if not queries or name in queries]
     out.mkdir(parents=True, exist_ok=True)
-    file = out / ("nexmark-quick.json" if quick else "nexmark.json")
+    # What was measured to be published is not replaced by a check.
+    file = out / f"nexmark{'-quick' if quick else '-check' if check else ''}.json"
     raw: list[dict[str, Any]] = []
     failed: list[str] = []
     if quick or (equality and not check):
-        raw = compare_all(chosen, sides or COMPARED, scenario, shape)
+        raw = compare_all(chosen, sides or _through(door, COMPARED), not quick, scenario, shape)
         print(f"all rows are the same, after {time.monotonic() - begin:.0f} s", file=sys.stderr)
     where = [place for place in PLACES if (place in places if places else place == "local" or not check)]
     shapes = shapes_at(where, shape, scenario, said)
@@ -380,8 +437,6 @@ def main(
         print(f"MISSED: {sentence}")
     print(f"raw numbers: {file}; tables and picture: the same name with .md and .png", file=sys.stderr)
     print(f"all of it took {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    if failed:
-        raise click.ClickException("; ".join(failed))
     if is_published:
         publish(raw)
     if check:
@@ -389,16 +444,42 @@ def main(
         def measure(place: str, query: str) -> list[dict[str, Any]]:
             return measure_all([query], [place], sides, shapes, more, lambda _: None)[0]
 
-        alone = results.not_published(published_figures(published), found)
+        alone = results.not_compared(published_figures(published), found)
+        for place, before in ((place, published[place]["environment"]) for place in found):
+            now = next(each["environment"] for each in raw if each["place"] == place)
+            alone += [
+                f"{place}: {name} is {now[name]} here, and {before[name]} was published: calls and bytes may differ"
+                for name in ("spark", "java", "cpus")
+                if now[name] != before[name]
+            ]
         worse = check_again(published_figures(published), found, measure)
         for what in alone:
             print(f"NOT COMPARED: {what}")
-        if len(alone) == sum(KINDS[side].merged for each in found.values() for q in each.values() for side in q):
+        if not results.compared(published_figures(published), found):
             raise click.ClickException("nothing of this run was published, so nothing was compared")
         for each in worse:
             print(f"WORSE: {each}")
         if worse:
             raise click.ClickException(f"{len(worse)} figures are more than a tenth worse than those in {PUBLISHED}")
+    if failed:
+        raise click.ClickException("; ".join(failed))
+
+
+def _through(door: str, sides: tuple[str, ...]) -> tuple[str, ...]:
+    """The sides that there are with a door: by the path, no state is remote."""
+    return tuple(side for side in sides if door != "path" or side != "remote")
+
+
+def _changes() -> str:
+    """The files that differ from the commit, of those that figures depend on; none outside of a clone."""
+    command = ["git", "status", "--porcelain", "--", *BUILT_FROM]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    return ", ".join(line[3:] for line in done.stdout.splitlines())
+
+
+def stop(*_: Any) -> None:
+    """Ends this process by SIGTERM as an interrupt does, and so all that it has started."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _save(raw: list[dict[str, Any]], file: Path) -> None:
@@ -406,4 +487,5 @@ def _save(raw: list[dict[str, Any]], file: Path) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
     main()

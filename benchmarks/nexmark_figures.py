@@ -78,6 +78,11 @@ def ratio(sides: dict[str, dict[str, float]], side: str, figure: str) -> float |
     return own / stock if own is not None and stock else None
 
 
+def _checked(sides: dict[str, dict[str, float]], side: str, figure: str) -> float | None:
+    """A figure of a side as runs are compared by it; None where it is not known."""
+    return ratio(sides, side, figure) if figure in CHECKED else sides[side].get(figure)
+
+
 @dataclass(frozen=True)
 class Regression:
     """A figure that is more than a tenth worse than in the published run.
@@ -125,25 +130,43 @@ def regressions(published: Figures, found: Figures) -> list[Regression]:
             before = published.get(place, {}).get(query, {})
             for side in (name for name in sides if KINDS[name].merged and name in before):
                 for figure in (*CHECKED, *COUNTED):
-                    if figure in CHECKED:
-                        old, new = ratio(before, side, figure), ratio(sides, side, figure)
-                    else:
-                        old, new = before[side].get(figure), sides[side].get(figure)
+                    old, new = _checked(before, side, figure), _checked(sides, side, figure)
                     if old is not None and new is not None and new > old * WORSE + COUNTED.get(figure, 0):
                         worse.append(Regression(place, query, side, figure, old, new))
     return worse
 
 
-def not_published(published: Figures, found: Figures) -> list[str]:
-    """What of this run cannot be compared with the published one: a name for each place, query and side."""
-    return [
-        f"{place} {query} {KINDS[side].title}"
+def compared(published: Figures, found: Figures) -> set[tuple[str, str, str, str]]:
+    """What `regressions` compares: place, query, side and figure."""
+    return {
+        (place, query, side, figure)
         for place, queries in found.items()
         for query, sides in queries.items()
         for side in sides
-        if KINDS[side].merged
-        and (side not in published.get(place, {}).get(query, {}) or KINDS[side].stock not in sides)
-    ]
+        if KINDS[side].merged and side in (before := published.get(place, {}).get(query, {}))
+        for figure in (*CHECKED, *COUNTED)
+        if None not in (_checked(before, side, figure), _checked(sides, side, figure))
+    }
+
+
+def not_compared(published: Figures, found: Figures) -> list[str]:
+    """What only the published run has, or only this one, of the queries of this one: a sentence for each."""
+    done = compared(published, found)
+    sentences = []
+    for place, queries in found.items():
+        for query, sides in queries.items():
+            before = published.get(place, {}).get(query, {})
+            for side in (name for name in KINDS if KINDS[name].merged and (name in sides or name in before)):
+                title = f"{place} {query} {KINDS[side].title}"
+                if side not in before:
+                    sentences.append(f"{title} was not published")
+                elif side not in sides:
+                    sentences.append(f"{title} was not run")
+                else:
+                    known = {*sides[side], *before[side]}
+                    missing = [each for each in (*CHECKED, *COUNTED) if (place, query, side, each) not in done]
+                    sentences += [f"{title}: {each} of only one run is known" for each in missing if each in known]
+    return sentences
 
 
 def missed(found: Figures) -> list[str]:
@@ -228,7 +251,7 @@ def summary(found: Figures) -> list[str]:
         for place, side in columns:
             sides = found[place].get(query, {})
             time, calls = ratio(sides, side, "batch_seconds"), ratio(sides, side, "state_calls")
-            cells.append("" if time is None else f"{time:.2f}; {0 if calls is None else calls:.3f}")
+            cells.append("" if time is None else f"{time:.2f}; {'?' if calls is None else f'{calls:.3f}'}")
         lines.append(f"| {query}: {QUERIES[query].asks} ({QUERIES[query].operators}) | {' | '.join(cells)} |")
     return lines
 

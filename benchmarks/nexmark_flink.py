@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -40,9 +41,6 @@ from benchmarks.nexmark_queries import QUERIES  # noqa: E402
 from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
-
-SPARK_BATCHES = FIRST + PERIOD
-"""With fewer no snapshot would be among those that figures are of."""
 
 PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark-flink.json"
 
@@ -144,7 +142,6 @@ def on_spark(query: str, parallelism: int, shape: Shape) -> tuple[dict[str, dict
         ``restart_seconds`` from the query's start to the end of its first batch; ``events_per_second``.
     """
     scenario = Scenario(workload="nexmark", partitions=parallelism, maintenance_interval=nexmark.MAINTENANCE)
-    shape = replace(shape, batches=max(shape.batches, SPARK_BATCHES))
     run = nexmark.run_part("measure", scenario, shape, query=query, place="local", sides=[*SPARK], following=0)
     found = {}
     for side in SPARK:
@@ -230,7 +227,7 @@ def publish(run: dict[str, Any], published: Path, page: Path) -> None:
 @click.option("--query", "queries", type=click.Choice(list(QUERIES)), multiple=True, help="All without it.")
 @click.option("--engine", "engines", type=click.Choice(list(ENGINES)), multiple=True, default=tuple(ENGINES))
 @click.option("--parallelism", type=click.IntRange(1), default=4, help="Flink's subtasks, Spark's partitions.")
-@click.option("--batches", type=click.IntRange(2), default=8, help="Checkpoints of Flink; Spark has 16 at least.")
+@click.option("--batches", type=click.IntRange(2), default=FIRST + PERIOD, help="Of Spark, and checkpoints of Flink.")
 @click.option("--events", type=click.IntRange(50), default=10_000)
 @click.option("--seconds", type=click.IntRange(1), default=10)
 @click.option("--seed", default=20130101)
@@ -292,4 +289,5 @@ def main(
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, nexmark.stop)
     main()

@@ -3,7 +3,7 @@
 Usage: `python -m benchmarks.nexmark_process IN.json OUT.json`. IN.json names the part:
 
 * `equal`: queries one after the other. All sides have to give out the same rows in each batch, and what a batch
-  computation says.
+  computation says, and their checkpoints have to have the same state.
 * `measure`: one query at one place, all sides batch by batch in turn. Then the JVM is killed, and each side starts
   again in a process of its own, which is the part `return`.
 """
@@ -25,34 +25,44 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from benchmarks.figures import STATE_CATEGORIES
 from benchmarks.filesystems import calls, minus
 from benchmarks.nexmark_events import SCHEMA, Shape, write_files
 from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
 from benchmarks.nexmark_queries import QUERIES, Query
-from benchmarks.nexmark_sides import NexmarkSide, Stage, run_in_turn
+from benchmarks.nexmark_sides import NexmarkSide, Stage, run_in_turn, state_rows
 from benchmarks.restart import ANOTHER_HOST, end
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError, environment, jvm_memory, jvm_pid
 
 ROOT = Path(__file__).resolve().parent.parent
 RETURN_SECONDS = 1800
+MESSAGE = 3000
+"""Characters of an error that are shown: some of Spark's have a whole plan."""
 WAIT_SECONDS = 60
+UNAVAILABLE = 3
+"""The code that the process ends with where a place cannot be had."""
 FIRST_BATCH = "return-first-batch"
 """A file that is there from the end of the first batch after a restart until its calls are counted."""
 
 
-def equal(names: Sequence[str], sides: tuple[str, ...], shape: Shape, scenario: Scenario, work: Path) -> dict[str, Any]:
+def equal(
+    names: Sequence[str], sides: tuple[str, ...], shape: Shape, all_states: bool, scenario: Scenario, work: Path
+) -> dict[str, Any]:
     """Checks that queries give out the same on all sides, and what a batch computation says.
 
-    In the middle all state is forgotten, and read back.
+    In the middle all state is forgotten; then the checkpoints have to have the same, and queries read theirs back.
 
     Args:
         names: The queries.
         sides: The sides; the first one is what the others are compared with.
         shape: Of the events.
+        all_states: Whether to compare the state of queries that append, too, which takes a minute for all of them.
         scenario: Partitions and so on.
         work: An empty directory for everything that is written.
 
@@ -71,14 +81,16 @@ def equal(names: Sequence[str], sides: tuple[str, ...], shape: Shape, scenario: 
         stage = Stage.open(place, sides, shape, scenario, work)
         try:
             for name in names:
-                found[name] = compare(QUERIES[name], stage, sides, files)
+                found[name] = compare(QUERIES[name], stage, sides, files, all_states or bool(QUERIES[name].key))
                 print(f"  {name}: {found[name]['rows']:,} rows, the same on all sides and by SQL", file=sys.stderr)
             return {"queries": found, "environment": environment(stage.spark)}
         finally:
             stage.spark.stop()
 
 
-def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path]) -> dict[str, Any]:
+def compare(
+    query: Query, stage: Stage, names: tuple[str, ...], files: list[Path], is_state_compared: bool
+) -> dict[str, Any]:
     """Checks one query.
 
     Args:
@@ -86,6 +98,7 @@ def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path
         stage: Where it runs.
         names: The sides; the first one is what the others are compared with.
         files: The events, with those that close them.
+        is_state_compared: Whether checkpoints have to have the same state, too.
 
     Returns:
         The number of rows, and what was measured.
@@ -98,6 +111,9 @@ def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path
     try:
         run_in_turn(sides, files[:half])
         forget_state(stage.spark, sides)
+        if is_state_compared:
+            same_state(query, sides)
+            forget_state(stage.spark, sides)
         before = {side.name: _read(side) for side in sides}
         run_in_turn(sides, files[half:])
         for side in sides:
@@ -134,6 +150,40 @@ def forget_state(spark: SparkSession, sides: Sequence[NexmarkSide]) -> None:
     for side in sides:
         location = jvm.org.apache.hadoop.fs.Path(side.place.location(side.name, side.directory))
         jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(location)
+
+
+def same_state(query: Query, sides: Sequence[NexmarkSide]) -> None:
+    """Checks that the checkpoints of stopped sides have the same state, row by row, as Spark's own reader finds it.
+
+    Args:
+        query: Their query.
+        sides: The sides; the first one is what the others are compared with.
+
+    Raises:
+        BenchmarkError: Something differs, or there is no state. The message says what.
+    """
+    expected, *others = [state_of(side) for side in sides]
+    if not expected:
+        raise BenchmarkError(f"{query.name} has no state: this proves nothing")
+    for side, found in zip(sides[1:], others, strict=True):
+        same(f"{query.name}, the state of {side.kind.title}", expected, found)
+
+
+def state_of(side: NexmarkSide) -> list[tuple[Any, ...]]:
+    """All rows of a stopped side's state: operator, store, partition, key, value.
+
+    A join numbers the rows that have the same key, in the order in which they came. That number is left out.
+    """
+    stores = side.session.read.format("state-metadata").load(side.checkpoint)
+    frame = None
+    for operator, store in sorted(stores.select("operatorId", "stateStoreName").collect()):
+        options = {"operatorId": str(operator), "storeName": store}
+        rows = side.session.read.format("statestore").options(**options).load(side.checkpoint)
+        key = sf.col("key").dropFields("index") if "index" in rows.select("key.*").columns else sf.col("key")
+        texts = (each.cast("string") for each in (key, sf.col("value")))
+        part = rows.select(sf.lit(operator), sf.lit(store), "partition_id", *texts)
+        frame = frame.union(part) if frame else part
+    return [tuple(row) for row in frame.collect()] if frame else []
 
 
 def _read(side: NexmarkSide) -> int:
@@ -212,7 +262,9 @@ def measure(
         stock = running[0]
         for side in running[1:]:
             for one, other in zip(stock.batches, side.batches, strict=True):
-                _same_output(f"{name}, batch {one['batch']}: {side.kind.title}", one["output"], other["output"])
+                what = f"{name}, batch {one['batch']}: {side.kind.title}"
+                _same_output(what, one["output"], other["output"])
+                _same_rows(what, one["state_rows"], other["state_rows"])
         if not sum(batch["output"][0] for batch in stock.batches):
             raise BenchmarkError(f"{name} gave nothing out: this proves nothing")
         found = {each: _measured(side, shape.batches) for each, side in zip(sides, running, strict=True)}
@@ -225,14 +277,21 @@ def measure(
                 found[each]["restart"] = _return(each, side, files[shape.batches :])
                 first, now = found[sides[0]]["restart"], found[each]["restart"]
                 what = f"{name} after the restart: {side.kind.title}"
-                _same_output(what, first["output"], now["output"])
-                _same_output(what, first["following_output"], now["following_output"])
+                _same_output(what, first["outputs"], now["outputs"])
+                _same_rows(what, first["state_rows"], now["state_rows"])
+            if not any(rows for rows, _ in found[sides[0]]["restart"]["outputs"]):
+                print(f"  {name} gave nothing out after the restart, so no row was compared there", file=sys.stderr)
         return {**about, "sides": found}
 
 
 def _same_output(what: str, expected: list[Any], found: list[Any]) -> None:
     if expected != found:
         raise BenchmarkError(f"{what} differs: {found}, stock {expected} (rows, sum of their hashes)")
+
+
+def _same_rows(what: str, expected: list[Any], found: list[Any]) -> None:
+    if expected != found:
+        raise BenchmarkError(f"{what} has {found} rows of state in its operators, stock {expected}")
 
 
 def _return(name: str, side: NexmarkSide, files: list[Path]) -> dict[str, Any]:
@@ -290,8 +349,8 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
         shape: Of the events.
 
     Returns:
-        Seconds from the start of the query to the end of its first batch, what that batch gave out, what the following
-        ones took, and the JVM's peak memory. On the local disk also calls.
+        Seconds from the start of the query to the end of its first batch, what the following ones took, what all of
+        them gave out, the rows of state after each, and the JVM's peak memory. On the local disk also calls.
     """
     name, work, place = order["side"], Path(order["work"]), client_of(order["place"])
     stage = Stage.open(place, (name,), shape, scenario, work)
@@ -321,10 +380,10 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
     stage.spark.stop()
     return {
         "seconds": seconds,
-        "output": list(progress["observedMetrics"]["check"]),
+        "outputs": [list(progress["observedMetrics"]["check"]), *(batch["output"] for batch in side.batches)],
+        "state_rows": [state_rows(progress), *(batch["state_rows"] for batch in side.batches)],
         "durations_ms": dict(progress["durationMs"]),
         "following_ms": [batch["trigger_ms"] for batch in side.batches],
-        "following_output": [batch["output"] for batch in side.batches],
         "memory": peak,
         "jvm": pid,
         **(place.tally(counts) if counts else {}),
@@ -341,7 +400,7 @@ def main() -> int:
     code = 0
     try:
         if order["part"] == "equal":
-            result = equal(order["queries"], tuple(order["sides"]), shape, scenario, work)
+            result = equal(order["queries"], tuple(order["sides"]), shape, order["all_states"], scenario, work)
         elif order["part"] == "measure":
             result = measure(
                 order["query"], tuple(order["sides"]), order["place"], shape, order["following"], scenario, work
@@ -349,9 +408,10 @@ def main() -> int:
         else:
             result = come_back(order, scenario, shape)
         answer.write_text(json.dumps({**result, "process_seconds": round(monotonic() - begin, 1)}))
-    except (BenchmarkError, PlaceUnavailable) as error:
-        print(f"FAILED: {error}", file=sys.stderr)
-        code = 1
+    except (BenchmarkError, PlaceUnavailable, PySparkException, Py4JError, OSError, RuntimeError) as error:
+        reason, *_ = str(error).split("\n\tat ")
+        print(f"FAILED: {reason[:MESSAGE]}", file=sys.stderr)
+        code = UNAVAILABLE if isinstance(error, PlaceUnavailable) else 1
     finally:
         if order["part"] != "return":
             shutil.rmtree(work, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,9 +140,15 @@ class NexmarkSide(Side):
         record |= self.place.tally(record.pop("counts"))
         # Where a batch spends its time: sums over all tasks, which run side by side.
         operators = self.progress()["stateOperators"]
-        for name in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs", "numRowsTotal", "memoryUsedBytes"):
+        for name in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs", "memoryUsedBytes"):
             record[name] = sum(operator[name] for operator in operators)
+        record["state_rows"] = state_rows(self.progress())
         return record
+
+
+def state_rows(progress: dict[str, Any]) -> list[int]:
+    """The rows that the state of each operator has after a batch."""
+    return [operator["numRowsTotal"] for operator in progress["stateOperators"]]
 
 
 def settings_of(scenario: Scenario, names: tuple[str, ...]) -> dict[str, dict[str, str]]:
@@ -204,6 +211,17 @@ class Stage:
         ]
 
 
+def orders(count: int) -> list[list[int]]:
+    """Orders for rounds of so many sides, in which each one has each place, and follows each other one, equally often.
+
+    What a side does in the background after its batch takes time from the side that follows. These are Williams's
+    designs: as many rounds as sides, or twice as many where their number is odd.
+    """
+    there_and_back = [0, *((number + 1) // 2 if number % 2 else count - number // 2 for number in range(1, count))]
+    rounds = [[(each + shift) % count for each in there_and_back] for shift in range(count)]
+    return rounds + [each[::-1] for each in rounds if count % 2]
+
+
 def run_in_turn(sides: list[NexmarkSide], files: list[Path]) -> None:
     """Starts all sides, and runs their batches in turn."""
     for side in sides:
@@ -211,11 +229,10 @@ def run_in_turn(sides: list[NexmarkSide], files: list[Path]) -> None:
     counters, place = sides[0].counters, sides[0].place
     place.slow(counters)
     try:
-        for number, file in enumerate(files):
-            # The first side reads its input from a cold cache, so the sides take turns.
-            turn = number % len(sides)
-            for side in sides[turn:] + sides[:turn]:
-                side.run_batch(file)
+        # The first side reads its input from a cold cache, too.
+        for number, (file, order) in enumerate(zip(files, itertools.cycle(orders(len(sides))), strict=False)):
+            for each in order:
+                sides[each].run_batch(file)
             times = ", ".join(f"{side.batches[-1]['trigger_ms'] / 1000:.2f}" for side in sides)
             print(f"  {sides[0].query.name} batch {number + 1:3}/{len(files)}: {times} s", file=sys.stderr, flush=True)
     finally:

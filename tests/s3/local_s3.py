@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ class LocalS3:
 
     def __enter__(self) -> LocalS3:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self._buffers = tempfile.TemporaryDirectory(prefix="s3a-", ignore_cleanup_errors=True)
         self._server.start()
         host, port = self._server.get_host_and_port()
         self._direct = f"http://{host}:{port}"
@@ -64,6 +66,7 @@ class LocalS3:
     def __exit__(self, *_: object) -> None:
         self.proxy.__exit__()
         self._server.stop()
+        self._buffers.cleanup()
 
     def options(self, *, direct: bool = False) -> dict[str, Any]:
         """Storage options of fsspec; ``direct`` goes by the proxy, uncounted and without faults."""
@@ -98,7 +101,8 @@ class LocalS3:
             "secret.key": "testing",
             # As every Hadoop since 3.4 does. Else each PUT is followed by a deletion of its parents' markers.
             "directory.marker.retention": "keep",
-            "fast.upload.buffer": "bytebuffer",
+            # As by default, in files. A buffer in memory takes 64 MB for each object that is written.
+            "buffer.dir": self._buffers.name,
         }
         impatient = {f"bucket.{IMPATIENT}.{key}": value for key, value in _OF_IMPATIENT.items()}
         return {f"fs.s3a.{key}": value for key, value in (settings | impatient).items()} | {

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -18,6 +25,7 @@ from benchmarks import nexmark, nexmark_figures, nexmark_flink
 from benchmarks.nexmark_events import AUCTION, BID, PERSON, Shape, write_files
 from benchmarks.nexmark_process import last_of_each_key, same
 from benchmarks.nexmark_queries import QUERIES
+from benchmarks.nexmark_sides import orders
 from benchmarks.sides import BenchmarkError
 
 SHAPE = Shape(batches=2, events=50_000)
@@ -183,12 +191,34 @@ def test_only_what_is_worse_twice_counts() -> None:
     assert [(each.query, each.figure) for each in worse] == [("q5", "batch_seconds")]
 
 
-def test_what_was_not_published_is_named() -> None:
-    published: nexmark_figures.Figures = {"local": {"q4": {"stock": {}, "merged": {}}}}
-    both: dict[str, dict[str, float]] = {"stock": {}, "merged": {}}
-    found = {"local": {"q4": {**both, "remote": {}}, "q5": both}, "s3": {"q4": both}}
-    alone = nexmark_figures.not_published(published, found)
-    assert alone == ["local q4 RocksDB, merged, remote-first", "local q5 RocksDB, merged", "s3 q4 RocksDB, merged"]
+def test_what_is_not_compared_is_named() -> None:
+    heap = {"heap-stock": sides()["stock"], "heap-merged": sides()["merged"]}
+    published: nexmark_figures.Figures = {"local": {"q4": {**sides(), **heap}, "q7": sides()}}
+    more = {**sides(state_files=1.0), "remote": sides()["merged"]}
+    found = {"local": {"q4": more, "q5": sides()}, "s3": {"q4": sides()}}
+    assert nexmark_figures.not_compared(published, found) == [
+        "local q4 RocksDB, merged: state_files of only one run is known",
+        "local q4 RocksDB, merged, remote-first was not published",
+        "local q4 heap, merged was not run",
+        "local q5 RocksDB, merged was not published",
+        "s3 q4 RocksDB, merged was not published",
+    ]
+    assert nexmark_figures.compared(published, found) == {
+        ("local", "q4", "merged", figure) for figure in ("batch_seconds", "cpu_seconds", "state_calls", "all_calls")
+    }
+    assert nexmark_figures.not_compared(published, published) == []
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_sides_take_turns(count: int) -> None:
+    """Each has each place, and follows each other one, equally often."""
+    rounds = orders(count)
+    assert all(sorted(each) == [*range(count)] for each in rounds)
+    places = Counter((place, side) for each in rounds for place, side in enumerate(each))
+    pairs = Counter(pair for each in rounds for pair in itertools.pairwise(each))
+    assert len(set(places.values())) == 1
+    assert len(pairs) == count * (count - 1)
+    assert len(set(pairs.values())) <= 1
 
 
 @pytest.mark.parametrize(("count", "first", "end"), [(1, 0, 1), (3, 1, 3), (15, 7, 15), (16, 6, 16), (20, 6, 16)])
@@ -295,6 +325,9 @@ def test_publishing_flink_fills_its_part_of_the_page(tmp_path: Path) -> None:
         (["--check", "--side", "stock", "--side", "merged"], "--check runs what was published"),
         (["--check"], "is missing; run this with --publish"),
         (["--check", "--place", "s3"], "nothing is published of s3"),
+        (["--quick", "--place", "hdfs", "--events", "50"], "leave --events, --place out"),
+        (["--door", "path", "--side", "stock", "--side", "remote"], "remote-first state needs --door provider"),
+        (["--seed", "-1"], "-1 is not in the range"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -307,3 +340,36 @@ def test_options_that_do_not_go_together(
     done = CliRunner().invoke(nexmark.main, arguments)
     assert done.exit_code != 0
     assert message in done.output
+
+
+def test_figures_are_published_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nexmark, "ROOT", tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=b"]
+    (tmp_path / "jvm-shim").mkdir()
+    for name in ("jvm-shim/A.java", "README.md"):
+        (tmp_path / name).write_text("1")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "c"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    (tmp_path / "README.md").write_text("2")
+    assert nexmark._changes() == ""
+    (tmp_path / "jvm-shim" / "A.java").write_text("2")
+    done = CliRunner().invoke(nexmark.main, ["--publish", "--place", "local"])
+    assert "these files differ from it: jvm-shim/A.java" in done.output
+
+
+def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
+    """Neither processes nor files: everything is in one folder, which the process that was asked to end removes."""
+    script = nexmark.ROOT / "benchmarks" / "nexmark.py"
+    command = [sys.executable, str(script), "--quick", "--query", "q12", "--no-build"]
+    run = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"TMPDIR": str(tmp_path)})
+    try:
+        runs = psutil.Process(run.pid)
+        while not (started := runs.children(recursive=True)) or not [*tmp_path.glob("nexmark-*/in.json")]:
+            assert run.poll() is None
+            time.sleep(0.05)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 128 + signal.SIGTERM
+    finally:
+        run.kill()
+    assert psutil.wait_procs(started, timeout=60)[1] == []
+    assert [*tmp_path.glob("nexmark-*")] == []
