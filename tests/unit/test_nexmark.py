@@ -373,3 +373,8 @@ def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
         run.kill()
     assert psutil.wait_procs(started, timeout=60)[1] == []
     assert [*tmp_path.glob("nexmark-*")] == []
+
+
+def test_windows_go_on_in_the_next_batch_where_rows_are_compared() -> None:
+    """Else no row of q7 and q8 depends on the state that the batch before has left."""
+    assert all(batch * nexmark.QUICK["seconds"] % 10 for batch in range(1, nexmark.QUICK["batches"]))
