@@ -70,6 +70,8 @@ OF_MEASUREMENTS = frozenset(
     {"places", "partitions", "batches", "events", "seconds", "following", "restart", "equality"}
 )
 """The options that --quick does not know."""
+VERSIONS = ("spark", "java", "cpus")
+"""What of an environment figures depend on."""
 BUILT_FROM = ("pyspark_statestore", "jvm-shim", "benchmarks/*.py", "tests/s3")
 """What published figures depend on, and so is not to differ from the commit that they name."""
 
@@ -293,7 +295,7 @@ def _said_of(run: dict[str, Any]) -> list[Any]:
         run["shape"],
         run["partitions"],
         maintenance,
-        *(run["environment"][name] for name in ("spark", "java", "cpus")),
+        *(run["environment"][name] for name in VERSIONS),
     ]
 
 
@@ -445,14 +447,15 @@ def main(
             return measure_all([query], [place], sides, shapes, more, lambda _: None)[0]
 
         alone = results.not_compared(published_figures(published), found)
-        for place, before in ((place, published[place]["environment"]) for place in found):
-            now = next(each["environment"] for each in raw if each["place"] == place)
-            alone += [
-                f"{place}: {name} is {now[name]} here, and {before[name]} was published: calls and bytes may differ"
-                for name in ("spark", "java", "cpus")
-                if now[name] != before[name]
-            ]
         worse = check_again(published_figures(published), found, measure)
+        for place in found:
+            now, before = (
+                next(each for each in raw if each["place"] == place)["environment"],
+                published[place]["environment"],
+            )
+            for name in VERSIONS:
+                if now[name] != before[name]:
+                    print(f"DIFFERENT: {place} has {name} {now[name]}, and was published with {before[name]}")
         for what in alone:
             print(f"NOT COMPARED: {what}")
         if not results.compared(published_figures(published), found):

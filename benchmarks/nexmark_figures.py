@@ -124,29 +124,25 @@ def regressions(published: Figures, found: Figures) -> list[Regression]:
     Returns:
         What is worse.
     """
-    worse = []
+    return [
+        Regression(*what, old, new)
+        for what, (old, new) in compared(published, found).items()
+        if new > old * WORSE + COUNTED.get(what[-1], 0)
+    ]
+
+
+def compared(published: Figures, found: Figures) -> dict[tuple[str, str, str, str], tuple[float, float]]:
+    """What both runs have: by place, query, side and figure, the published one and that of this run."""
+    pairs = {}
     for place, queries in found.items():
         for query, sides in queries.items():
             before = published.get(place, {}).get(query, {})
             for side in (name for name in sides if KINDS[name].merged and name in before):
                 for figure in (*CHECKED, *COUNTED):
                     old, new = _checked(before, side, figure), _checked(sides, side, figure)
-                    if old is not None and new is not None and new > old * WORSE + COUNTED.get(figure, 0):
-                        worse.append(Regression(place, query, side, figure, old, new))
-    return worse
-
-
-def compared(published: Figures, found: Figures) -> set[tuple[str, str, str, str]]:
-    """What `regressions` compares: place, query, side and figure."""
-    return {
-        (place, query, side, figure)
-        for place, queries in found.items()
-        for query, sides in queries.items()
-        for side in sides
-        if KINDS[side].merged and side in (before := published.get(place, {}).get(query, {}))
-        for figure in (*CHECKED, *COUNTED)
-        if None not in (_checked(before, side, figure), _checked(sides, side, figure))
-    }
+                    if old is not None and new is not None:
+                        pairs[place, query, side, figure] = (old, new)
+    return pairs
 
 
 def not_compared(published: Figures, found: Figures) -> list[str]:

@@ -62,7 +62,7 @@ def equal(
         names: The queries.
         sides: The sides; the first one is what the others are compared with.
         shape: Of the events.
-        all_states: Whether to compare the state of queries that append, too, which takes a minute for all of them.
+        all_states: Whether to compare the state of queries that append, too, which takes a minute or two for all.
         scenario: Partitions and so on.
         work: An empty directory for everything that is written.
 
@@ -262,9 +262,7 @@ def measure(
         stock = running[0]
         for side in running[1:]:
             for one, other in zip(stock.batches, side.batches, strict=True):
-                what = f"{name}, batch {one['batch']}: {side.kind.title}"
-                _same_output(what, one["output"], other["output"])
-                _same_rows(what, one["state_rows"], other["state_rows"])
+                _same_sums(f"{name}, batch {one['batch']}: {side.kind.title}", one, other)
         if not sum(batch["output"][0] for batch in stock.batches):
             raise BenchmarkError(f"{name} gave nothing out: this proves nothing")
         found = {each: _measured(side, shape.batches) for each, side in zip(sides, running, strict=True)}
@@ -276,22 +274,16 @@ def measure(
             for each, side in zip(sides, running, strict=True):
                 found[each]["restart"] = _return(each, side, files[shape.batches :])
                 first, now = found[sides[0]]["restart"], found[each]["restart"]
-                what = f"{name} after the restart: {side.kind.title}"
-                _same_output(what, first["outputs"], now["outputs"])
-                _same_rows(what, first["state_rows"], now["state_rows"])
-            if not any(rows for rows, _ in found[sides[0]]["restart"]["outputs"]):
+                _same_sums(f"{name} after the restart: {side.kind.title}", first, now)
+            if not any(rows for rows, _ in found[sides[0]]["restart"]["output"]):
                 print(f"  {name} gave nothing out after the restart, so no row was compared there", file=sys.stderr)
         return {**about, "sides": found}
 
 
-def _same_output(what: str, expected: list[Any], found: list[Any]) -> None:
-    if expected != found:
-        raise BenchmarkError(f"{what} differs: {found}, stock {expected} (rows, sum of their hashes)")
-
-
-def _same_rows(what: str, expected: list[Any], found: list[Any]) -> None:
-    if expected != found:
-        raise BenchmarkError(f"{what} has {found} rows of state in its operators, stock {expected}")
+def _same_sums(what: str, stock: dict[str, Any], other: dict[str, Any]) -> None:
+    for name, means in (("output", "rows, sum of their hashes"), ("state_rows", "rows of state of each operator")):
+        if stock[name] != other[name]:
+            raise BenchmarkError(f"{what} differs: {other[name]}, stock {stock[name]} ({means})")
 
 
 def _return(name: str, side: NexmarkSide, files: list[Path]) -> dict[str, Any]:
@@ -380,7 +372,7 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
     stage.spark.stop()
     return {
         "seconds": seconds,
-        "outputs": [list(progress["observedMetrics"]["check"]), *(batch["output"] for batch in side.batches)],
+        "output": [list(progress["observedMetrics"]["check"]), *(batch["output"] for batch in side.batches)],
         "state_rows": [state_rows(progress), *(batch["state_rows"] for batch in side.batches)],
         "durations_ms": dict(progress["durationMs"]),
         "following_ms": [batch["trigger_ms"] for batch in side.batches],
