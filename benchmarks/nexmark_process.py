@@ -262,7 +262,7 @@ def measure(
         stock = running[0]
         for side in running[1:]:
             for one, other in zip(stock.batches, side.batches, strict=True):
-                _same_sums(f"{name}, batch {one['batch']}: {side.kind.title}", one, other)
+                same_sums(f"{name}, batch {one['batch']}: {side.kind.title}", one, other)
         if not sum(batch["output"][0] for batch in stock.batches):
             raise BenchmarkError(f"{name} gave nothing out: this proves nothing")
         found = {each: _measured(side, shape.batches) for each, side in zip(sides, running, strict=True)}
@@ -274,13 +274,14 @@ def measure(
             for each, side in zip(sides, running, strict=True):
                 found[each]["restart"] = _return(each, side, files[shape.batches :])
                 first, now = found[sides[0]]["restart"], found[each]["restart"]
-                _same_sums(f"{name} after the restart: {side.kind.title}", first, now)
+                same_sums(f"{name} after the restart: {side.kind.title}", first, now)
             if not any(rows for rows, _ in found[sides[0]]["restart"]["output"]):
                 print(f"  {name} gave nothing out after the restart, so no row was compared there", file=sys.stderr)
         return {**about, "sides": found}
 
 
-def _same_sums(what: str, stock: dict[str, Any], other: dict[str, Any]) -> None:
+def same_sums(what: str, stock: dict[str, Any], other: dict[str, Any]) -> None:
+    """Fails unless a batch of a side, or its batches after a restart, gave out and left in state as much as stock's."""
     for name, means in (("output", "rows, sum of their hashes"), ("state_rows", "rows of state of each operator")):
         if stock[name] != other[name]:
             raise BenchmarkError(f"{what} differs: {other[name]}, stock {stock[name]} ({means})")

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 
 from benchmarks import nexmark, nexmark_figures, nexmark_flink
 from benchmarks.nexmark_events import AUCTION, BID, PERSON, Shape, write_files
-from benchmarks.nexmark_process import last_of_each_key, same
+from benchmarks.nexmark_process import last_of_each_key, same, same_sums
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_sides import orders
 from benchmarks.sides import BenchmarkError
@@ -385,3 +385,13 @@ def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
 def test_windows_go_on_in_the_next_batch_where_rows_are_compared() -> None:
     """Else no row of q7 and q8 depends on the state that the batch before has left."""
     assert all(batch * nexmark.QUICK["seconds"] % 10 for batch in range(1, nexmark.QUICK["batches"]))
+
+
+def test_sums_that_differ_are_named() -> None:
+    """Of rows, and of state that no row shows."""
+    stock = {"output": [3, 17], "state_rows": [5, 2]}
+    same_sums("q4, batch 7: RocksDB", stock, dict(stock))
+    with pytest.raises(BenchmarkError, match=r"q4, batch 7: RocksDB differs: \[3, 18\], stock \[3, 17\] \(rows, sum"):
+        same_sums("q4, batch 7: RocksDB", stock, {**stock, "output": [3, 18]})
+    with pytest.raises(BenchmarkError, match=r"differs: \[5, 1\], stock \[5, 2\] \(rows of state of each operator\)"):
+        same_sums("q4, batch 7: RocksDB", stock, {**stock, "state_rows": [5, 1]})
