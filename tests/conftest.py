@@ -22,6 +22,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -206,8 +207,12 @@ _LONGEST = tuple(
 """A file of tests is run by one process: that one of these is the last thing under way would leave the others idle."""
 
 
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
 def _place(item: pytest.Item) -> int:
-    file = item.nodeid.partition("::")[0]
+    file = _file(item)
     return _LONGEST.index(file) if file in _LONGEST else len(_LONGEST)
 
 
@@ -232,7 +237,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         kept = set(items) - set(left)
         items[:] = [item for item in items if item in kept]
-    items.sort(key=_place)
+    if sampling.REST_SECONDS is not None:
+        places = sampling.order_of_rest(_file(item) for item in items)
+        items.sort(key=lambda item: places[_file(item)])
+    else:
+        items.sort(key=_place)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begins no test, and makes nothing for it, where the time of the run is over."""
+    if sampling.time_is_up():
+        pytest.skip(sampling.NOT_BEGUN)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -267,12 +283,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Says how much of the sweeps was left out, or would be without PSS_EXHAUSTIVE=1."""
+    """Says what this version of Spark, the time and the samples left out, or would without PSS_EXHAUSTIVE=1."""
     tied = _COUNTS["tied"]
     if tied:
         terminalreporter.section(f"not in this run, on Spark {class_data.MINOR}")
         for key, (_, count) in sorted(tied.items()):
             terminalreporter.write_line(f"{count or 'all':>6} of {key}")
+    skipped = [
+        report for report in terminalreporter.stats.get("skipped", []) if sampling.NOT_BEGUN in str(report.longrepr)
+    ]
+    if skipped:
+        terminalreporter.section("not begun")
+        terminalreporter.write_line(sampling.NOT_BEGUN)
+        for file, count in sorted(Counter(report.nodeid.partition("::")[0] for report in skipped).items()):
+            terminalreporter.write_line(f"{count:>6} of {file}")
     kinds = (_COUNTS["parameters"], _COUNTS["loops"])
     counts = {key: count for kind in kinds for key, count in kind.items() if count[0] < count[1]}
     if not counts:

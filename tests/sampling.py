@@ -3,7 +3,10 @@
 A parametrized test carries ``@pytest.mark.sweep(8)``: a sample has eight of its cases, with each value of a parameter.
 Of tests that carry ``@pytest.mark.sweep(2, group="examples")`` it has two; of files whose tests carry
 ``@pytest.mark.sweep(2, files="clusters")`` it has two, or none where that says 0. ``PSS_REST=1`` runs the other files
-of such groups, and nothing else: ``make test-rest``. A run that is given files or folders has all that these name.
+of such groups, and nothing else: ``make test-rest``. With ``PSS_REST_SECONDS=900`` none of these tests begins later
+than that, and the output counts those that did not; which files come last depends on ``PSS_REST_ORDER``. Continuous
+integration, which is ended after 90 minutes, so tells a slow machine from a test that hangs, and each commit leaves out
+other files. A run that is given files or folders has all that these name.
 Where other things make kinds, it takes ``@pytest.mark.parametrize(names, sampled(cases, 8, kind=...))``. A test that
 loops takes ``sample(cases, 8, kind=...)`` and ``@pytest.mark.sweep``. The choice depends on ``PSS_SAMPLE_SEED`` alone,
 which a failure shows. ``PSS_EXHAUSTIVE=1`` runs everything, and lists what a sample leaves out.
@@ -14,6 +17,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -21,7 +25,12 @@ import pytest
 
 EXHAUSTIVE = os.environ.get("PSS_EXHAUSTIVE") == "1"
 REST = os.environ.get("PSS_REST") == "1"
+REST_SECONDS = float(os.environ["PSS_REST_SECONDS"]) if REST and "PSS_REST_SECONDS" in os.environ else None
 SEED = int(os.environ.get("PSS_SAMPLE_SEED", "13"))
+
+NOT_BEGUN = "there was no time for it in this run: `make test-rest` without PSS_REST_SECONDS runs it"
+
+_BEGUN = time.monotonic()
 
 LOOPS: dict[str, tuple[int, int]] = {}
 """By test: how many cases of its loops a sample has, and how many there are."""
@@ -104,6 +113,18 @@ def files_left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         taken = chosen(sorted(files), count) if count else []
         left += [item for file, tests in files.items() if file not in taken for item in tests]
     return left
+
+
+def time_is_up() -> bool:
+    """Whether this run has a limit of time, and no test may begin any more."""
+    return REST_SECONDS is not None and time.monotonic() - _BEGUN >= REST_SECONDS
+
+
+def order_of_rest(files: Iterable[str]) -> dict[str, int]:
+    """Where each file of the rest stands: each has its turn to be among the last, for which there may be no time."""
+    order = sorted(set(files))
+    random.Random(os.environ.get("PSS_REST_ORDER", "")).shuffle(order)
+    return {file: place for place, file in enumerate(order)}
 
 
 def _with_each_value(cases: Sequence[set[Any]], count: int, name: str) -> set[int]:
