@@ -67,7 +67,7 @@ batch and end in another: what q7 and q8 give out depends on their state only th
 COMPARED = ("stock", "merged", "remote", "heap-merged")
 """The sides of that check: both stores of stock Spark give out the same."""
 OF_MEASUREMENTS = frozenset(
-    {"places", "partitions", "batches", "events", "seconds", "following", "restart", "equality"}
+    {"places", "partitions", "batches", "events", "seconds", "following", "warm_up", "restart", "equality"}
 )
 """The options that --quick does not know."""
 VERSIONS = ("spark", "java", "cpus")
@@ -143,7 +143,7 @@ def compare_all(
         click.ClickException: Something differs. The reason is on stderr.
     """
     scenario = dataclasses.replace(scenario, partitions=QUICK["partitions"])
-    shape = dataclasses.replace(shape, **{name: QUICK[name] for name in ("batches", "events", "seconds")})
+    shape = dataclasses.replace(shape, **{name: QUICK[name] for name in ("batches", "events", "seconds")}, warm_up=0)
     compared = run_part("equal", scenario, shape, queries=queries, sides=[*sides], all_states=all_states)
     about = {"environment": compared["environment"], "shape": asdict(shape), "scenario": scenario.to_json()}
     found = compared["queries"].items()
@@ -264,9 +264,10 @@ def publish(raw: list[dict[str, Any]]) -> None:
     for place, each in kept.items():
         shape, about = each["shape"], each["environment"]
         maintenance = each.get("maintenance_interval", PUBLISHED_MAINTENANCE)
+        after = f" after {shape['warm_up']} smaller ones to warm up" if shape.get("warm_up") else ""
         said += [
             f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape['batches']} batches of "
-            f"{shape['events']:,} events, maintenance every {maintenance}; Spark {about['spark']}, "
+            f"{shape['events']:,} events{after}, maintenance every {maintenance}; Spark {about['spark']}, "
             f"Java {about['java']}, {about['cpus']} cores"
         ]
         if commits := sorted({(run or about).get("commit") or "" for run in each.get("runs", {"": about}).values()}):
@@ -292,7 +293,7 @@ def _said_of(run: dict[str, Any]) -> list[Any]:
     """What has to be the same of all queries of a place."""
     maintenance = run.get("maintenance_interval", PUBLISHED_MAINTENANCE)
     return [
-        run["shape"],
+        asdict(Shape(**run["shape"])),
         run["partitions"],
         maintenance,
         *(run["environment"][name] for name in VERSIONS),
@@ -349,6 +350,7 @@ def said_options(context: click.Context) -> set[str]:
 @click.option("--events", type=click.IntRange(50), default=10_000, help="In a batch.")
 @click.option("--seconds", type=click.IntRange(1), default=10, help="Event time of a batch.")
 @click.option("--following", type=click.IntRange(0), default=3, help="Batches after the first one after a restart.")
+@click.option("--warm-up", type=click.IntRange(0), default=30, help="Small batches before, on a local disk.")
 @click.option("--restart/--no-restart", default=True, help="Kill everything, and start each side again.")
 @click.option("--equality/--no-equality", default=True, help="Compare all rows first, in a small run.")
 @click.option("--door", type=click.Choice(DOORS), default="provider")
@@ -370,6 +372,7 @@ def main(
     events: int,
     seconds: int,
     following: int,
+    warm_up: int,
     restart: bool,
     equality: bool,
     door: str,
@@ -395,7 +398,18 @@ def main(
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
     if is_published and (changed := _changes()):
         raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
-    if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick", "sides"}:
+    if check and said & {
+        "partitions",
+        "batches",
+        "events",
+        "seconds",
+        "seed",
+        "warm_up",
+        "door",
+        "changelog",
+        "quick",
+        "sides",
+    }:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
         raise click.UsageError("each side needs the stock side of its store: --side stock --side merged")
@@ -410,7 +424,7 @@ def main(
     scenario = Scenario(
         workload="nexmark", partitions=partitions, door=door, changelog=changelog, maintenance_interval=MAINTENANCE
     )
-    shape = Shape(batches, events, seconds, seed)
+    shape = Shape(batches, events, seconds, seed, warm_up)
     chosen = [name for name in QUERIES if not queries or name in queries]
     out.mkdir(parents=True, exist_ok=True)
     # What was measured to be published is not replaced by a check.

@@ -64,12 +64,14 @@ class Shape:
         events: Events in each of them.
         seconds: Event time that each of them spans. Nexmark's windows last ten seconds.
         seed: Of everything random.
+        warm_up: Batches before, of which nothing is measured.
     """
 
     batches: int = 20
     events: int = 10_000
     seconds: int = 10
     seed: int = 20130101
+    warm_up: int = 0
 
     @property
     def longest_auction_seconds(self) -> int:

@@ -44,6 +44,11 @@ class Kind:
     title: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the checkpoint holds its state, and the local disk what was read of it."""
+        return self.settings.get(f"{_FILE_MERGING}restore") == "remote"
+
 
 KINDS = {
     "stock": Kind("rocksdb", False, "stock", "RocksDB, stock"),

@@ -25,7 +25,7 @@ def rest(*arguments: str, **environment: str) -> list[str]:
     return run.stdout.splitlines()
 
 
-def test_no_test_of_the_rest_begins_when_time_is_up():
+def test_no_test_of_the_rest_begins_when_time_is_up() -> None:
     lines = rest(PSS_REST_SECONDS="0")
 
     assert sampling.NOT_BEGUN in lines
@@ -36,7 +36,7 @@ def test_no_test_of_the_rest_begins_when_time_is_up():
     assert "passed" not in lines[-1]
 
 
-def test_each_commit_leaves_other_files_to_the_end():
+def test_each_commit_leaves_other_files_to_the_end() -> None:
     def files(seed: str) -> list[str]:
         lines = rest("--collect-only", "--quiet", PSS_REST_SECONDS="900", PSS_REST_ORDER=seed)
         return list(dict.fromkeys(line.partition("::")[0] for line in lines if "::" in line))
