@@ -54,6 +54,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     # S3's stock side takes a minute a batch with more. Six batches in turn take a minute.
     "s3": {"partitions": 4, "batches": 16, "maintenance": "60s"},
     "hdfs": {"batches": 16},
+    # Where nothing waits, sides differ by less than medians of ten batches do from ten to ten.
+    "local": {"batches": 46},
 }
 """What differs from the options for a place, unless the command line says it."""
 MAINTENANCE = "10s"
@@ -346,7 +348,7 @@ def said_options(context: click.Context) -> set[str]:
 @click.option("--place", "places", type=click.Choice(list(PLACES)), multiple=True, help="All without it.")
 @click.option("--side", "sides", type=click.Choice(list(KINDS)), multiple=True, help="The usual ones without it.")
 @click.option("--partitions", type=click.IntRange(1), default=16, help="s3 has 4 unless you say it.")
-@click.option("--batches", type=click.IntRange(4), default=20, help="hdfs and s3 have 16 unless you say it.")
+@click.option("--batches", type=click.IntRange(4), default=20, help="local has 46, hdfs and s3 16 unless you say it.")
 @click.option("--events", type=click.IntRange(50), default=10_000, help="In a batch.")
 @click.option("--seconds", type=click.IntRange(1), default=10, help="Event time of a batch.")
 @click.option("--following", type=click.IntRange(0), default=3, help="Batches after the first one after a restart.")

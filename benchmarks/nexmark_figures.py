@@ -28,16 +28,17 @@ COUNTED = {"state_calls": 1.0, "state_files": 0.5, "all_calls": 2.0}
 more besides: a file more in ten batches takes some calls, and a lease is renewed by time."""
 
 FIRST, PERIOD = 6, 10
-"""Spark takes a snapshot of each store with the tenth version, and uploads it within seconds: figures are of the ten
-batches after the first six, and so of one snapshot with its upload."""
+"""Spark takes a snapshot of each store with each tenth version, and uploads it within seconds: figures are of tens of
+batches after the first six, and so of one snapshot with its upload in each ten."""
 
 # place -> query -> side -> figure -> value
 Figures = dict[str, dict[str, dict[str, dict[str, float]]]]
 
 
 def steady_batches(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The batches that figures are of: ten after the first six, or the second half of fewer than sixteen."""
-    return batches[FIRST : FIRST + PERIOD] if len(batches) >= FIRST + PERIOD else batches[len(batches) // 2 :]
+    """The batches that figures are of: all tens after the first six, or the second half of fewer than sixteen."""
+    periods = (len(batches) - FIRST) // PERIOD
+    return batches[FIRST : FIRST + periods * PERIOD] if periods > 0 else batches[len(batches) // 2 :]
 
 
 def side_figures(side: dict[str, Any], events: int) -> dict[str, float]:

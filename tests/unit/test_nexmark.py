@@ -222,8 +222,11 @@ def test_sides_take_turns(count: int) -> None:
     assert len(set(pairs.values())) <= 1
 
 
-@pytest.mark.parametrize(("count", "first", "end"), [(1, 0, 1), (3, 1, 3), (15, 7, 15), (16, 6, 16), (20, 6, 16)])
-def test_figures_are_of_ten_batches_with_a_snapshot(count: int, first: int, end: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "first", "end"),
+    [(1, 0, 1), (3, 1, 3), (15, 7, 15), (16, 6, 16), (20, 6, 16), (35, 6, 26), (46, 6, 46)],
+)
+def test_figures_are_of_tens_of_batches_with_a_snapshot_in_each(count: int, first: int, end: int) -> None:
     """Of fewer than sixteen it is the second half."""
     batches = [{"batch": number} for number in range(count)]
     assert nexmark_figures.steady_batches(batches) == batches[first:end]
