@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.filesystems import filesystem_settings
 from benchmarks.nexmark_events import Shape, write_files
 from benchmarks.nexmark_places import Place, open_place
-from benchmarks.nexmark_process import compare, same_state
+from benchmarks.nexmark_process import compare, same_state, warm_up
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_sides import USUAL, Stage, run_in_turn, settings_of
 from benchmarks.scenario import Scenario
@@ -79,3 +81,27 @@ def test_state_that_differs_is_found(make_spark: MakeSpark, tmp_path: Path) -> N
             side.stop()
         with pytest.raises(BenchmarkError, match="q18, the state of heap, merged differs: [1-9].* rows are missing"):
             same_state(query, sides)
+
+
+def test_a_warm_up_runs_all_sides_and_leaves_nothing(
+    make_spark: MakeSpark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is measured after it begins with its first batch, and with no state."""
+    query, names = QUERIES["q12"], ("heap-stock", "heap-merged")
+    with open_place("local") as place:
+        stage = stage_at(place, make_spark, tmp_path)
+        stage = dataclasses.replace(stage, shape=dataclasses.replace(SHAPE, warm_up=3))
+        before = [*tmp_path.iterdir()]
+        warm_up(query, names, stage)
+
+        assert "q12 batch   3/3" in capsys.readouterr().err
+        assert [*tmp_path.iterdir()] == before
+        jvm: Any = stage.spark._jvm
+        assert not [log for log in jvm.io.pyspark.statestore.log.MergedLogs.all() if str(tmp_path) in log]
+        assert not stage.spark.streams.active
+        (stock, merged) = sides = stage.sides(query, names)
+        run_in_turn(sides, write_files(SHAPE, tmp_path / "events"))
+        for side in sides:
+            side.stop()
+    assert [batch["batch"] for batch in merged.batches] == [0, 1]
+    assert merged.batches[0]["output"] == stock.batches[0]["output"]

@@ -264,10 +264,11 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     nexmark.publish([raw("local5", "q4", 4_000, 1_000)])
     longer = dataclasses.asdict(dataclasses.replace(SHAPE, batches=3))
     nexmark.publish([{**raw("local", "q4", 9_000, 9_000), "shape": longer}])
-    for other in ({"shape": longer}, {"environment": {**about, "spark": "4.2.0"}}):
+    warm = dataclasses.asdict(dataclasses.replace(SHAPE, warm_up=30))
+    for other in ({"shape": longer}, {"shape": warm}, {"environment": {**about, "spark": "4.2.0"}}):
         with pytest.raises(click.ClickException, match="Publish all of them: --publish --place local5"):
             nexmark.publish([{**raw("local5", "q7", 9_000, 9_000), **other}])
-    nexmark.publish([raw("local", "q4", 2_000, 3_000)])
+    nexmark.publish([{**raw("local", "q4", 2_000, 3_000), "shape": warm}])
 
     text = page.read_text()
     assert text.startswith("before\n<!-- nexmark:begin -->\n")
@@ -280,6 +281,7 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "Not run there yet: q7, q8," in text
     assert "4.2.0" not in text
     assert "2 cores; commit 01234567." in text
+    assert text.count("events after 30 smaller ones to warm up,") == 1
     assert "9.00 → 9.00" not in (tmp_path / "published" / "f.md").read_text()
     assert "2.00 → 3.00 (1.50)" in (tmp_path / "published" / "f.md").read_text()
     kept = nexmark.published_figures(json.loads((tmp_path / "published" / "f.json").read_text()))
