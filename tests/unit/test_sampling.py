@@ -8,7 +8,8 @@ from pathlib import Path
 from tests import sampling
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-GROUP = ["tests/sql/test_errors.py", "tests/sql/test_insert.py", "tests/sql/test_tables.py"]
+GROUP = ["tests/sink/test_encryption.py", "tests/sink/test_formats.py", "tests/sink/test_root.py"]
+"""Files of one group, which run on each version of Spark."""
 
 
 def rest(*arguments: str, **environment: str) -> list[str]:
