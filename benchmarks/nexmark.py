@@ -72,6 +72,10 @@ OF_MEASUREMENTS = frozenset(
     {"places", "partitions", "batches", "events", "seconds", "following", "warm_up", "restart", "equality"}
 )
 """The options that --quick does not know."""
+OF_PUBLISHED = frozenset(
+    {"partitions", "batches", "events", "seconds", "seed", "warm_up", "door", "changelog", "quick", "sides"}
+)
+"""Those that --check does not know: the published run says them."""
 VERSIONS = ("spark", "java", "cpus")
 """What of an environment figures depend on."""
 BUILT_FROM = ("pyspark_statestore", "jvm-shim", "benchmarks/*.py", "tests/s3")
@@ -264,12 +268,12 @@ def publish(raw: list[dict[str, Any]]) -> None:
     said = ["Each cell: median batch ÷ stock's; calls for state in a batch ÷ stock's.", "", *results.summary(found)]
     said += ["", "![Median batches beside stock's, and calls for state, by query](pictures/nexmark.svg)", ""]
     for place, each in kept.items():
-        shape, about = each["shape"], each["environment"]
+        shape, about = Shape(**each["shape"]), each["environment"]
         maintenance = each.get("maintenance_interval", PUBLISHED_MAINTENANCE)
-        after = f" after {shape['warm_up']} smaller ones to warm up" if shape.get("warm_up") else ""
+        after = f" after {shape.warm_up} smaller ones to warm up" if shape.warm_up else ""
         said += [
-            f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape['batches']} batches of "
-            f"{shape['events']:,} events{after}, maintenance every {maintenance}; Spark {about['spark']}, "
+            f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape.batches} batches of "
+            f"{shape.events:,} events{after}, maintenance every {maintenance}; Spark {about['spark']}, "
             f"Java {about['java']}, {about['cpus']} cores"
         ]
         if commits := sorted({(run or about).get("commit") or "" for run in each.get("runs", {"": about}).values()}):
@@ -400,18 +404,7 @@ def main(
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
     if is_published and (changed := _changes()):
         raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
-    if check and said & {
-        "partitions",
-        "batches",
-        "events",
-        "seconds",
-        "seed",
-        "warm_up",
-        "door",
-        "changelog",
-        "quick",
-        "sides",
-    }:
+    if check and said & OF_PUBLISHED:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
         raise click.UsageError("each side needs the stock side of its store: --side stock --side merged")

@@ -207,12 +207,8 @@ _LONGEST = tuple(
 """A file of tests is run by one process: that one of these is the last thing under way would leave the others idle."""
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
-
-
 def _place(item: pytest.Item) -> int:
-    file = _file(item)
+    file = sampling.file_of(item)
     return _LONGEST.index(file) if file in _LONGEST else len(_LONGEST)
 
 
@@ -238,8 +234,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(items) - set(left)
         items[:] = [item for item in items if item in kept]
     if sampling.REST_SECONDS is not None:
-        places = sampling.order_of_rest(_file(item) for item in items)
-        items.sort(key=lambda item: places[_file(item)])
+        places = sampling.order_of_rest(sampling.file_of(item) for item in items)
+        items.sort(key=lambda item: places[sampling.file_of(item)])
     else:
         items.sort(key=_place)
 
@@ -295,7 +291,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if skipped:
         terminalreporter.section("not begun")
         terminalreporter.write_line(sampling.NOT_BEGUN)
-        for file, count in sorted(Counter(report.nodeid.partition("::")[0] for report in skipped).items()):
+        for file, count in sorted(Counter(map(sampling.file_of, skipped)).items()):
             terminalreporter.write_line(f"{count:>6} of {file}")
     kinds = (_COUNTS["parameters"], _COUNTS["loops"])
     counts = {key: count for kind in kinds for key, count in kind.items() if count[0] < count[1]}

@@ -100,6 +100,11 @@ def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     return left
 
 
+def file_of(test: pytest.Item | pytest.TestReport) -> str:
+    """The file that a test is in."""
+    return test.nodeid.partition("::")[0]
+
+
 def files_left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The tests of the files that are not in the sample of their group of files."""
     groups: dict[tuple[str, int], dict[str, list[pytest.Item]]] = {}
@@ -107,7 +112,7 @@ def files_left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         for mark in item.iter_markers("sweep"):
             if "files" in mark.kwargs:
                 files = groups.setdefault((mark.kwargs["files"], mark.args[0]), {})
-                files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+                files.setdefault(file_of(item), []).append(item)
     left = []
     for (_, count), files in groups.items():
         taken = chosen(sorted(files), count) if count else []
