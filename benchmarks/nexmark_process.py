@@ -149,17 +149,14 @@ def compare(
 def leave_small_parts(spark: SparkSession) -> None:
     """Lets remote-first state be remote where there are few rows: as a rule, SSTs below 1 MB are fetched whole."""
     tables: Any = spark._jvm.io.pyspark.statestore.tables
-    smallest, chunk, end = 600, 256, 256
-    # Python has no other way to call what is named as one of its keywords.
-    getattr(tables.Lazily, "from")(smallest, chunk, end)
-    tables.HoleySst.pages(64, smallest)
+    tables.Lazily.everywhere()
+    tables.HoleySst.pages(64, 600)
 
 
 def bytes_left_out(side: NexmarkSide) -> int:
     """Bytes of SSTs that loads of a side's stores left in the checkpoint, until a read would need them."""
     logs: Any = side.session._jvm.io.pyspark.statestore.log.MergedLogs.all()
-    location = side.place.location(side.name, side.directory)
-    found: int = logs[f"{location}/state"].metrics().snapshot()["leftOutBytes"]
+    found: int = logs[f"{side.location}/state"].metrics().snapshot()["leftOutBytes"]
     return found
 
 
@@ -172,7 +169,7 @@ def forget_state(spark: SparkSession, sides: Sequence[NexmarkSide]) -> None:
     unload_stores(spark)
     jvm: Any = spark._jvm
     for side in sides:
-        location = jvm.org.apache.hadoop.fs.Path(side.place.location(side.name, side.directory))
+        location = jvm.org.apache.hadoop.fs.Path(side.location)
         jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(location)
 
 
@@ -322,7 +319,7 @@ def warm_up(query: Query, names: tuple[str, ...], stage: Stage) -> None:
         sides = dataclasses.replace(stage, place=place, shape=shape, work=work).sides(query, names)
         run_in_turn(sides, files)
         forget_state(stage.spark, sides)
-    shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)
 
 
 def same_sums(what: str, stock: dict[str, Any], other: dict[str, Any]) -> None:

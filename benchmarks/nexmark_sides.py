@@ -92,10 +92,14 @@ class NexmarkSide(Side):
     columns: list[str] = field(default_factory=list)
 
     @property
+    def location(self) -> str:
+        """The checkpoint's location."""
+        return self.place.location(self.name, self.directory)
+
+    @property
     def checkpoint(self) -> str:
         """The checkpoint's location as its query gets it."""
-        location = self.place.location(self.name, self.directory)
-        return f"merged+{location}" if self.is_merged and self.scenario.door == "path" else location
+        return f"merged+{self.location}" if self.is_merged and self.scenario.door == "path" else self.location
 
     @property
     def is_merged(self) -> bool:

@@ -27,7 +27,7 @@ pytestmark = [
 def holes(new_checkpoint: Callable[..., Checkpoint]) -> Iterator[Any]:
     """Decides which files have holes: here all."""
     control: Any = new_checkpoint().jvm.io.pyspark.statestore.tables.Lazily
-    getattr(control, "from")(600, 256, 256)
+    control.everywhere()
     yield control
     control.asEver()
 

@@ -35,7 +35,7 @@ def main(folder: str, events: str, cache: str) -> None:
     options: dict[str, Any] = {"restore": "lazy", "restore_max_bytes_per_second": "100", "cache_dir": cache}
     spark = configure(builder, mode="provider", **options).getOrCreate()
     control = spark.sparkContext._jvm.io.pyspark.statestore.tables.Lazily
-    getattr(control, "from")(600, 256, 256)
+    control.everywhere()
     WORKLOADS["counts"] = COUNTS
     # As long as it runs its stores stay loaded.
     run = Run(spark, "counts", Setting("provider", "rocksdb", changelog=False), Path(folder), Path(events))

@@ -58,7 +58,7 @@ def holes(make_spark: Callable[..., SparkSession]) -> Iterator[Any]:
     session = make_spark(CHANGELOG, mode="provider")
     jvm: Any = session.sparkContext._jvm
     control = jvm.io.pyspark.statestore.tables.Lazily
-    getattr(control, "from")(600, 256, 256)
+    control.everywhere()
     ssts = jvm.io.pyspark.statestore.tables.HoleySst
     ssts.pages(64, 600)
     yield control

@@ -111,7 +111,7 @@ def holes(session: SparkSession) -> Iterator[Any]:
     """Decides which files have holes: here all."""
     jvm: Any = session.sparkContext._jvm
     control = jvm.io.pyspark.statestore.tables.Lazily
-    getattr(control, "from")(600, 256, 256)
+    control.everywhere()
     yield control
     control.asEver()
 

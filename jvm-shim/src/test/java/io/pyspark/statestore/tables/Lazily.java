@@ -14,6 +14,11 @@ public final class Lazily {
     LazyLoad.end = end;
   }
 
+  /** From now on all files have holes, however small. */
+  public static void everywhere() {
+    from(600, 256, 256);
+  }
+
   /** As in production. */
   public static void asEver() {
     from(1 << 20, 1 << 10, 64 << 10);
