@@ -5,6 +5,7 @@ python benchmarks/nexmark.py --place local --query q4     # one query on one fil
 python benchmarks/nexmark.py --publish                    # everything, into docs/nexmark.md; hours, on a quiet machine
 python benchmarks/nexmark.py --publish --place local      # a part of it; what else is published stays
 python benchmarks/nexmark.py --publish --place hdfs --query q4
+python benchmarks/nexmark.py --publish --raw A.json --raw B.json    # what was run before, in parts
 python benchmarks/nexmark.py --check                      # is a tenth lost since the published run? `make bench-check`
 
 First, each query runs with all sides in turn, and has to give out the same rows in each batch, and what a batch
@@ -52,8 +53,7 @@ PICTURE = ROOT / "docs" / "pictures" / "nexmark.svg"
 
 SHAPES: dict[str, dict[str, Any]] = {
     # S3's stock side takes a minute a batch with more. Six batches in turn take a minute.
-    "s3": {"partitions": 4, "batches": 16, "maintenance": "60s"},
-    "hdfs": {"batches": 16},
+    "s3": {"partitions": 4, "maintenance": "60s"},
     # Where nothing waits, sides differ by less than medians of ten batches do from ten to ten.
     "local": {"batches": 46},
 }
@@ -61,6 +61,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 MAINTENANCE = "10s"
 """Snapshots are uploaded within some batches, and so among those that figures are of. More often would not be fair:
 each time, stock Spark's heap store lists the files of each store."""
+SHAPE = Shape(results.FIRST + results.PERIOD, 10_000, 10, 20130101, warm_up=30)
+SCENARIO = Scenario(workload="nexmark", partitions=16, maintenance_interval=MAINTENANCE)
+"""How queries run where neither `SHAPES` nor the command line says it."""
 PUBLISHED_MAINTENANCE = "10s"
 """Of a published run that does not say it."""
 QUICK = {"partitions": 2, "batches": 4, "events": 2_500, "seconds": 7}
@@ -68,6 +71,10 @@ QUICK = {"partitions": 2, "batches": 4, "events": 2_500, "seconds": 7}
 batch and end in another: what q7 and q8 give out depends on their state only then."""
 COMPARED = ("stock", "merged", "remote", "heap-merged")
 """The sides of that check: both stores of stock Spark give out the same."""
+MORE_COMPARED = ("batch-scope",)
+"""Those that --quick leaves out."""
+PART_SECONDS = 4 * 3600
+"""The longest part takes an hour on a slow machine: what takes longer hangs."""
 OF_MEASUREMENTS = frozenset(
     {"places", "partitions", "batches", "events", "seconds", "following", "warm_up", "restart", "equality"}
 )
@@ -78,7 +85,14 @@ OF_PUBLISHED = frozenset(
 """Those that --check does not know: the published run says them."""
 VERSIONS = ("spark", "java", "cpus")
 """What of an environment figures depend on."""
-BUILT_FROM = ("pyspark_statestore", "jvm-shim", "benchmarks/*.py", "tests/s3")
+BUILT_FROM = (
+    "pyspark_statestore",
+    "jvm-shim",
+    "benchmarks/*.py",
+    "benchmarks/local_hdfs",
+    "tests/s3",
+    "tests/streaming/runs.py",
+)
 """What published figures depend on, and so is not to differ from the commit that they name."""
 
 
@@ -109,7 +123,9 @@ def run_part(part: str, scenario: Scenario, shape: Shape, **values: Any) -> dict
             [*command, str(order), str(answer)], cwd=ROOT, env=environment, start_new_session=True
         )
         try:
-            code = process.wait()
+            code = process.wait(PART_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise click.ClickException(f"{part} was not over after {PART_SECONDS} s, and was ended") from error
         finally:
             _end_all(process)
         what = " ".join(str(values[name]) for name in ("query", "place") if name in values) or "the check for equality"
@@ -122,12 +138,14 @@ def run_part(part: str, scenario: Scenario, shape: Shape, **values: Any) -> dict
 
 
 def _end_all(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process that still runs, and all that it has started."""
+    """Kills a process that leads its group, and all that it has started, such as servers that have outlived it."""
     if process.poll() is None:
         for each in [*psutil.Process(process.pid).children(recursive=True), process]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
         process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def compare_all(
@@ -240,24 +258,20 @@ def publish(raw: list[dict[str, Any]]) -> None:
     """
     kept: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     for place, queries in figures_of(raw).items():
-        about = next(each for each in raw if each["place"] == place)
-        now = {
-            "environment": about["environment"],
-            "shape": about["shape"],
-            "partitions": about["scenario"]["partitions"],
-            "maintenance_interval": about["scenario"]["maintenance_interval"],
-        }
+        abouts = {each["query"]: _about(each) for each in raw if each["place"] == place}
+        now = [*abouts.values()][-1]
         before = kept.get(place, {})
         if not before or not set(before["figures"]) - set(queries):
             before = {"figures": {}}
-        elif _said_of(before) != _said_of(now):
-            raise click.ClickException(
-                f"not published: {place} has other queries of a run with {_said_of(before)}, and this one has "
-                f"{_said_of(now)}. Publish all of them: --publish --place {place}"
-            )
+        for other in [*abouts.values(), *([before] if before["figures"] else [])]:
+            if _said_of(other) != _said_of(now):
+                raise click.ClickException(
+                    f"not published: {place} has other queries of a run with {_said_of(other)}, and this one has "
+                    f"{_said_of(now)}. Publish all of them: --publish --place {place}"
+                )
         all_queries = {**before["figures"], **queries}
         runs = before.get("runs") or {name: _build(before) for name in before["figures"]}
-        runs = {**runs, **dict.fromkeys(queries, _build(now))}
+        runs = {**runs, **{name: _build(about) for name, about in abouts.items()}}
         kept[place] = {
             **now,
             "runs": {name: runs[name] for name in QUERIES if name in runs},
@@ -288,6 +302,29 @@ def publish(raw: list[dict[str, Any]]) -> None:
     head = ["# Nexmark, all figures", "", "Each cell is stock → merged (their ratio).", ""]
     PUBLISHED.with_suffix(".md").write_text("\n".join([*head, *results.tables(found)]) + "\n", encoding="utf-8")
     results.draw(found, PICTURE)
+
+
+def _about(raw: dict[str, Any]) -> dict[str, Any]:
+    """How a query was run at a place, as it is published."""
+    scenario = raw["scenario"]
+    return {
+        "environment": raw["environment"],
+        "shape": raw["shape"],
+        "partitions": scenario["partitions"],
+        "maintenance_interval": scenario["maintenance_interval"],
+    }
+
+
+def _is_usual(raw: dict[str, Any]) -> bool:
+    """Whether a query was run as `--publish` runs it."""
+    place, sides = raw["place"], raw["sides"]
+    scenario, shape = shapes_at([place], SHAPE, SCENARIO, set())[place]
+    return (
+        raw["shape"] == asdict(shape)
+        and Scenario.from_json(raw["scenario"]) == scenario
+        and {*sides} == {*OF_PLACE.get(place, USUAL)}
+        and all("restart" in side for side in sides.values())
+    )
 
 
 def _build(run: dict[str, Any]) -> dict[str, Any]:
@@ -351,19 +388,31 @@ def said_options(context: click.Context) -> set[str]:
 @click.option("--query", "queries", type=click.Choice(list(QUERIES)), multiple=True, help="All without it.")
 @click.option("--place", "places", type=click.Choice(list(PLACES)), multiple=True, help="All without it.")
 @click.option("--side", "sides", type=click.Choice(list(KINDS)), multiple=True, help="The usual ones without it.")
-@click.option("--partitions", type=click.IntRange(1), default=16, help="s3 has 4 unless you say it.")
-@click.option("--batches", type=click.IntRange(4), default=20, help="local has 46, hdfs and s3 16 unless you say it.")
-@click.option("--events", type=click.IntRange(50), default=10_000, help="In a batch.")
-@click.option("--seconds", type=click.IntRange(1), default=10, help="Event time of a batch.")
+@click.option("--partitions", type=click.IntRange(1), default=SCENARIO.partitions, help="s3 has 4 unless you say it.")
+@click.option(
+    "--batches",
+    type=click.IntRange(4),
+    default=SHAPE.batches,
+    help="local has 46 unless you say it.",
+)
+@click.option("--events", type=click.IntRange(50), default=SHAPE.events, help="In a batch.")
+@click.option("--seconds", type=click.IntRange(1), default=SHAPE.seconds, help="Event time of a batch.")
 @click.option("--following", type=click.IntRange(0), default=3, help="Batches after the first one after a restart.")
-@click.option("--warm-up", type=click.IntRange(0), default=30, help="Small batches before, on a local disk.")
+@click.option("--warm-up", type=click.IntRange(0), default=SHAPE.warm_up, help="Small batches before, on a local disk.")
 @click.option("--restart/--no-restart", default=True, help="Kill everything, and start each side again.")
 @click.option("--equality/--no-equality", default=True, help="Compare all rows first, in a small run.")
-@click.option("--door", type=click.Choice(DOORS), default="provider")
+@click.option("--door", type=click.Choice(DOORS), default=SCENARIO.door)
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
-@click.option("--seed", type=click.IntRange(0), default=20130101)
+@click.option("--seed", type=click.IntRange(0), default=SHAPE.seed)
 @click.option("--quick", is_flag=True, help="Compare all rows, and show the figures of that small run.")
 @click.option("--publish", "is_published", is_flag=True, help="Write figures, tables and picture into the repository.")
+@click.option(
+    "--raw",
+    "earlier",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Publish the raw numbers of earlier runs of single queries, such as take hours together.",
+)
 @click.option("--check", is_flag=True, help="Fail where a tenth is lost since the published run; local unless you say.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
@@ -386,6 +435,7 @@ def main(
     seed: int,
     quick: bool,
     is_published: bool,
+    earlier: tuple[Path, ...],
     check: bool,
     build: bool,
     out: Path,
@@ -400,8 +450,20 @@ def main(
         raise click.UsageError(f"--quick runs a small run of its own on a local disk: leave {', '.join(given)} out")
     if door == "path" and "remote" in sides:
         raise click.UsageError("remote-first state needs --door provider: leave --side remote out")
-    if is_published and said - {"is_published", "places", "queries", "build", "out"}:
+    if earlier and (not is_published or said - {"is_published", "earlier"}):
+        raise click.UsageError(
+            "--raw is what --publish is to publish instead of running anything: nothing else goes with it"
+        )
+    if is_published and said - {"is_published", "places", "queries", "earlier", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
+    if earlier:
+        parts = [each for file in earlier for each in json.loads(file.read_text())]
+        if odd := [f"{each['query']} at {each['place']}" for each in parts if not _is_usual(each)]:
+            raise click.UsageError(
+                f"only what was run as by default, with a restart, can be published: {', '.join(odd)}"
+            )
+        publish(parts)
+        return
     if is_published and (changed := _changes()):
         raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
     if check and said & OF_PUBLISHED:
@@ -416,9 +478,7 @@ def main(
     if build:
         build_shim()
     begin = time.monotonic()
-    scenario = Scenario(
-        workload="nexmark", partitions=partitions, door=door, changelog=changelog, maintenance_interval=MAINTENANCE
-    )
+    scenario = dataclasses.replace(SCENARIO, partitions=partitions, door=door, changelog=changelog)
     shape = Shape(batches, events, seconds, seed, warm_up)
     chosen = [name for name in QUERIES if not queries or name in queries]
     out.mkdir(parents=True, exist_ok=True)
@@ -427,7 +487,8 @@ def main(
     raw: list[dict[str, Any]] = []
     failed: list[str] = []
     if quick or (equality and not check):
-        raw = compare_all(chosen, sides or _through(door, COMPARED), not quick, scenario, shape)
+        compared = COMPARED if quick else COMPARED + MORE_COMPARED
+        raw = compare_all(chosen, sides or _through(door, compared), not quick, scenario, shape)
         print(f"all rows are the same, after {time.monotonic() - begin:.0f} s", file=sys.stderr)
     where = [place for place in PLACES if (place in places if places else place == "local" or not check)]
     shapes = shapes_at(where, shape, scenario, said)
@@ -448,7 +509,7 @@ def main(
         print(f"MISSED: {sentence}")
     print(f"raw numbers: {file}; tables and picture: the same name with .md and .png", file=sys.stderr)
     print(f"all of it took {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    if is_published:
+    if is_published and not failed:
         publish(raw)
     if check:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,15 +221,29 @@ class Stage:
         ]
 
 
-def orders(count: int) -> list[list[int]]:
-    """Orders for rounds of so many sides, in which each one has each place, and follows each other one, equally often.
+def orders(count: int, rounds: int) -> list[tuple[int, ...]]:
+    """Orders for rounds of so many sides, in which each one follows each one, itself too, about equally often.
 
-    What a side does in the background after its batch takes time from the side that follows. These are Williams's
-    designs: as many rounds as sides, or twice as many where their number is odd.
+    What a side does in the background after its batch takes time from the batch that follows, and in a query that runs
+    alone that is its own. Where several orders do for that, a round has the one with which sides have places that they
+    had least.
     """
-    there_and_back = [0, *((number + 1) // 2 if number % 2 else count - number // 2 for number in range(1, count))]
-    rounds = [[(each + shift) % count for each in there_and_back] for shift in range(count)]
-    return rounds + [each[::-1] for each in rounds if count % 2]
+    followed: Counter[tuple[int, int]] = Counter()
+    placed: Counter[tuple[int, int]] = Counter()
+    found: list[tuple[int, ...]] = []
+
+    def pairs(order: tuple[int, ...]) -> list[tuple[int, int]]:
+        return [*itertools.pairwise((*found[-1][-1:], *order) if found else order)]
+
+    def cost(order: tuple[int, ...]) -> tuple[int, int]:
+        return sum(followed[pair] for pair in pairs(order)), sum(placed[place] for place in enumerate(order))
+
+    for _ in range(rounds):
+        best = min(itertools.permutations(range(count)), key=cost)
+        followed.update(pairs(best))
+        placed.update(enumerate(best))
+        found.append(best)
+    return found
 
 
 def run_in_turn(sides: list[NexmarkSide], files: list[Path]) -> None:
@@ -239,7 +254,7 @@ def run_in_turn(sides: list[NexmarkSide], files: list[Path]) -> None:
     place.slow(counters)
     try:
         # The first side reads its input from a cold cache, too.
-        for number, (file, order) in enumerate(zip(files, itertools.cycle(orders(len(sides))), strict=False)):
+        for number, (file, order) in enumerate(zip(files, orders(len(sides), len(files)), strict=True)):
             for each in order:
                 sides[each].run_batch(file)
             times = ", ".join(f"{side.batches[-1]['trigger_ms'] / 1000:.2f}" for side in sides)

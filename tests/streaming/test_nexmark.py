@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks import nexmark_process
 from benchmarks.filesystems import filesystem_settings
 from benchmarks.nexmark_events import Shape, write_files
 from benchmarks.nexmark_places import Place, open_place
-from benchmarks.nexmark_process import compare, same_state, warm_up
+from benchmarks.nexmark_process import compare, same_state, state_of, warm_up
 from benchmarks.nexmark_queries import QUERIES
-from benchmarks.nexmark_sides import USUAL, Stage, run_in_turn, settings_of
+from benchmarks.nexmark_sides import USUAL, NexmarkSide, Stage, run_in_turn, settings_of
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError
 from tests.conftest import MakeSpark
@@ -50,13 +51,24 @@ def stage_at(place: Place, make_spark: MakeSpark, folder: Path) -> Stage:
     [("q8", ("stock", "merged")), ("q12", ("heap-stock", "heap-merged"))],
 )
 def test_a_query_gives_the_same_everywhere(
-    make_spark: MakeSpark, tmp_path: Path, name: str, sides: tuple[str, str]
+    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sides: tuple[str, str]
 ) -> None:
     """A deduplication and a join behind it, which append, and an aggregation that updates."""
+    rows_of_states = []
+
+    def observed(side: NexmarkSide) -> list[tuple[Any, ...]]:
+        found = state_of(side)
+        rows_of_states.append(len(found))
+        return found
+
+    monkeypatch.setattr(nexmark_process, "state_of", observed)
     files = write_files(SHAPE, tmp_path / "events", closing=True)
     with open_place("local") as place:
         found = compare(QUERIES[name], stage_at(place, make_spark, tmp_path), sides, files, bool(QUERIES[name].key))
 
+    # Of both sides, in the middle and at the end.
+    assert len(rows_of_states) == (4 if QUERIES[name].key else 0)
+    assert all(rows_of_states)
     assert found["rows"] >= SHAPE.batches
     stock, ours = (found["sides"][side]["batches"][-1] for side in sides)
     assert stock["state_files"] >= 1
