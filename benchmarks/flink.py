@@ -201,7 +201,14 @@ class Job:
 
     def _files(self) -> dict[Path, int]:
         """The sizes of the files of all checkpoints."""
-        return {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
+        found = {}
+        for folder, _, names in os.walk(self.checkpoints):
+            for name in names:
+                # Flink deletes files meanwhile.
+                with suppress(FileNotFoundError):
+                    file = Path(folder) / name
+                    found[file] = file.stat().st_size
+        return found
 
     @staticmethod
     def _wait(deadline: float) -> None:

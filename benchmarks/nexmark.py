@@ -464,7 +464,7 @@ def main(
             )
         publish(parts)
         return
-    if is_published and (changed := _changes()):
+    if is_published and (changed := changes()):
         raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
     if check and said & OF_PUBLISHED:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
@@ -543,7 +543,7 @@ def _through(door: str, sides: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(side for side in sides if door != "path" or side != "remote")
 
 
-def _changes() -> str:
+def changes() -> str:
     """The files that differ from the commit, of those that figures depend on; none outside of a clone."""
     command = ["git", "status", "--porcelain", "--", *BUILT_FROM]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

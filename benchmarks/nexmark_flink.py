@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import nexmark  # noqa: E402
 from benchmarks.flink import VERSION, FlinkError, Job, environment  # noqa: E402
 from benchmarks.nexmark_events import Shape, write_files  # noqa: E402
-from benchmarks.nexmark_figures import FIRST, PERIOD, side_figures, steady_batches  # noqa: E402
+from benchmarks.nexmark_figures import side_figures  # noqa: E402
 from benchmarks.nexmark_queries import QUERIES  # noqa: E402
 from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import Scenario  # noqa: E402
@@ -51,6 +51,10 @@ FLINK = {
     "forst": "Flink, ForSt",
     "forst-merged": "Flink, ForSt, merged files",
 }
+COMPACTION = 4
+"""RocksDB's `level0_file_num_compaction_trigger`, which Flink leaves as it is; a checkpoint makes one file of each."""
+MAINTENANCE = "2s"
+"""Of Spark, whose batches are short here: so each snapshot is uploaded soon enough to count."""
 ENGINES = {**SPARK, **FLINK}
 """What runs the queries, and what the tables call it."""
 
@@ -110,13 +114,26 @@ def on_flink(python: Path, query: str, engine: str, parallelism: int, files: lis
             again.kill()
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    steady = steady_batches(checkpoints)
+    return {**flink_figures(checkpoints, events), "restart_seconds": processed + last["milliseconds"] / 1000}
+
+
+def flink_figures(checkpoints: list[dict[str, Any]], events: int) -> dict[str, Any]:
+    """Computes what `on_flink` returns, without the restart.
+
+    Of the checkpoints after the first four, all fours count: each fourth one has what RocksDB and ForSt have
+    compacted, which is most of the state, since they do so by default when there are four files on their first level.
+
+    Args:
+        checkpoints: All of them, as Flink tells of them.
+        events: In a file.
+    """
+    whole = len(checkpoints) // COMPACTION * COMPACTION
+    steady = checkpoints[COMPACTION:whole] or checkpoints[len(checkpoints) // 2 :]
     return {
         "files": statistics.mean(point["new_files"] for point in steady),
         "bytes": statistics.mean(point["new_bytes"] for point in steady),
         "files_left": steady[-1]["files"],
         "bytes_left": steady[-1]["bytes"],
-        "restart_seconds": processed + last["milliseconds"] / 1000,
         "events_per_second": events / statistics.median(point["seconds"] for point in steady),
         "checkpoints": [{name: value for name, value in point.items() if name != "path"} for point in checkpoints],
     }
@@ -141,7 +158,7 @@ def on_spark(query: str, parallelism: int, shape: Shape) -> tuple[dict[str, dict
         (its files with those for Spark's own logs, its bytes without them); ``files_left`` and ``bytes_left`` of state;
         ``restart_seconds`` from the query's start to the end of its first batch; ``events_per_second``.
     """
-    scenario = Scenario(workload="nexmark", partitions=parallelism, maintenance_interval=nexmark.MAINTENANCE)
+    scenario = Scenario(workload="nexmark", partitions=parallelism, maintenance_interval=MAINTENANCE)
     run = nexmark.run_part("measure", scenario, shape, query=query, place="local", sides=[*SPARK], following=0)
     found = {}
     for side in SPARK:
@@ -195,15 +212,24 @@ def table(found: Figures) -> list[str]:
 def publish(run: dict[str, Any], published: Path, page: Path) -> None:
     """Writes figures beside the benchmark, and the summary into the page.
 
-    Queries that were published before stay, if they were run with the same versions, cores and events.
+    Queries that were published before stay.
 
     Args:
         run: What `main` keeps: ``about`` and ``queries``.
         published: The file with all figures; a table is written beside it.
         page: The page.
+
+    Raises:
+        click.ClickException: Other queries were run with other versions, cores or events. Nothing is published then.
     """
-    before: dict[str, Any] = json.loads(published.read_text()) if published.exists() else {}
-    queries = {**(before["queries"] if before.get("about") == run["about"] else {}), **run["queries"]}
+    before: dict[str, Any] = json.loads(published.read_text()) if published.exists() else {"queries": {}}
+    others = set(before["queries"]) - set(run["queries"])
+    if others and before["about"] != run["about"]:
+        raise click.ClickException(
+            f"not published: {', '.join(sorted(others))} were run with {before['about']}, and this with "
+            f"{run['about']}. Publish all of them: --publish"
+        )
+    queries = {**before["queries"], **run["queries"]}
     kept = {"about": run["about"], "queries": {name: queries[name] for name in QUERIES if name in queries}}
     about, found = kept["about"], kept["queries"]
     published.parent.mkdir(exist_ok=True)
@@ -227,7 +253,9 @@ def publish(run: dict[str, Any], published: Path, page: Path) -> None:
 @click.option("--query", "queries", type=click.Choice(list(QUERIES)), multiple=True, help="All without it.")
 @click.option("--engine", "engines", type=click.Choice(list(ENGINES)), multiple=True, default=tuple(ENGINES))
 @click.option("--parallelism", type=click.IntRange(1), default=4, help="Flink's subtasks, Spark's partitions.")
-@click.option("--batches", type=click.IntRange(2), default=FIRST + PERIOD, help="Of Spark, and checkpoints of Flink.")
+@click.option(
+    "--batches", type=click.IntRange(2), default=nexmark.SHAPE.batches, help="Of Spark, and checkpoints of Flink."
+)
 @click.option("--events", type=click.IntRange(50), default=10_000)
 @click.option("--seconds", type=click.IntRange(1), default=10)
 @click.option("--seed", default=20130101)
@@ -249,6 +277,8 @@ def main(
     """Count the files of Flink's checkpoints and of Spark's, over the same events."""
     if is_published and nexmark.said_options(context) - {"is_published", "queries", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --query at most")
+    if is_published and (changed := nexmark.changes()):
+        raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
     build_shim()
     try:
         python = environment()

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -299,6 +300,17 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.parametrize(("count", "first", "end"), [(2, 1, 2), (6, 3, 6), (8, 4, 8), (16, 4, 16), (18, 4, 16)])
+def test_figures_of_flink_are_of_fours_of_checkpoints(count: int, first: int, end: int) -> None:
+    """Each fourth one has most of the state."""
+    names = ("new_files", "new_bytes", "files", "bytes", "seconds")
+    points = [dict.fromkeys(names, 10**number) for number in range(count)]
+    found = nexmark_flink.flink_figures(points, 500)
+    assert found["files"] == found["bytes"] == statistics.mean(10**number for number in range(first, end))
+    assert found["files_left"] == found["bytes_left"] == 10 ** (end - 1)
+    assert found["events_per_second"] == 500 / statistics.median(10**number for number in range(first, end))
+
+
 def test_publishing_flink_fills_its_part_of_the_page(tmp_path: Path) -> None:
     page, published = tmp_path / "page.md", tmp_path / "published" / "f.json"
     page.write_text("before\n<!-- flink:begin -->\nold\n<!-- flink:end -->\nafter\n")
@@ -312,6 +324,11 @@ def test_publishing_flink_fills_its_part_of_the_page(tmp_path: Path) -> None:
     older = {"about": {**about, "spark": "4.2.0"}, "queries": {"q9": {"stock": figures(77)}}}
     both = {"stock": figures(20), "merged": figures(3.5), "forst-merged": {"failed": "it was\ntoo | much"}}
     nexmark_flink.publish(older, published, page)
+    kept = published.read_text()
+    with pytest.raises(click.ClickException, match="q9 were run with .*4.2.0"):
+        nexmark_flink.publish({"about": about, "queries": {"q5": both}}, published, page)
+    assert published.read_text() == kept
+    published.unlink()
     nexmark_flink.publish({"about": about, "queries": {"q5": both}}, published, page)
     nexmark_flink.publish({"about": about, "queries": {"q4": {"stock": figures(21)}}}, published, page)
 
@@ -365,7 +382,7 @@ def test_figures_are_published_of_a_commit(tmp_path: Path, monkeypatch: pytest.M
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "c"]):
         subprocess.run([*git, *command], cwd=tmp_path, check=True)
     (tmp_path / "README.md").write_text("2")
-    assert nexmark._changes() == ""
+    assert nexmark.changes() == ""
     (tmp_path / "jvm-shim" / "A.java").write_text("2")
     done = CliRunner().invoke(nexmark.main, ["--publish", "--place", "local"])
     assert "these files differ from it: jvm-shim/A.java" in done.output
@@ -423,7 +440,7 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_is_published_of_a_run_in_which_a_query_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published: list[Any] = []
     monkeypatch.setattr(nexmark, "publish", published.extend)
-    monkeypatch.setattr(nexmark, "_changes", str)
+    monkeypatch.setattr(nexmark, "changes", str)
     monkeypatch.setattr(nexmark, "build_shim", str)
     monkeypatch.setattr(nexmark, "compare_all", lambda *_: [])
     for failed in (["q5 differs"], []):
