@@ -449,6 +449,31 @@ def test_nothing_is_published_of_a_run_in_which_a_query_failed(tmp_path: Path, m
         assert ("q5 differs" in done.output, bool(published)) == (bool(failed), not failed)
 
 
+def test_what_a_part_has_started_ends_after_it(tmp_path: Path) -> None:
+    """A part that was killed leaves a server behind, which has another parent then."""
+    part = subprocess.Popen(
+        ["/bin/sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/server; kill -9 $$"], start_new_session=True
+    )
+    assert part.wait() == -signal.SIGKILL
+    server = psutil.Process(int((tmp_path / "server").read_text()))
+    assert server.is_running()
+    nexmark._end_all(part)
+    until = time.monotonic() + 10
+    with contextlib.suppress(psutil.NoSuchProcess):
+        # Nobody may wait for it in a container.
+        while server.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_a_part_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nexmark, "PART_SECONDS", 0.5)
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(click.ClickException, match=r"equal was not over after 0.5 s, and was ended"):
+        nexmark.run_part("equal", nexmark.SCENARIO, nexmark.SHAPE, queries=["q4"], sides=["stock"], all_states=False)
+    assert not [each for each in psutil.Process().children(recursive=True) if each not in before and each.is_running()]
+
+
 def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
     """Neither processes, of which one is a JVM, nor files, which are all in one folder."""
     script = nexmark.ROOT / "benchmarks" / "nexmark.py"
