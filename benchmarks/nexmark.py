@@ -464,8 +464,8 @@ def main(
             )
         publish(parts)
         return
-    if is_published and (changed := changes()):
-        raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
+    if is_published:
+        refuse_changes()
     if check and said & OF_PUBLISHED:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
@@ -541,6 +541,12 @@ def main(
 def _through(door: str, sides: tuple[str, ...]) -> tuple[str, ...]:
     """The sides that there are with a door: by the path, no state is remote."""
     return tuple(side for side in sides if door != "path" or side != "remote")
+
+
+def refuse_changes() -> None:
+    """Raises `click.UsageError` where figures could not be published of a commit, since files differ from it."""
+    if changed := changes():
+        raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
 
 
 def changes() -> str:

@@ -422,9 +422,10 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, monkeypatch: pytest.
     assert say(*parts).exit_code == 0
     assert [(each["place"], each["query"]) for each in published] == [("s3", "q4"), ("s3", "q5"), ("local", "q4")]
     whole = parts[0]
-    without_restart = {name: {**side, "restart": None} for name, side in whole["sides"].items()}
-    for side in without_restart.values():
-        del side["restart"]
+    without_restart = {
+        name: {what: value for what, value in side.items() if what != "restart"}
+        for name, side in whole["sides"].items()
+    }
     for change in (
         {"shape": {**whole["shape"], "warm_up": 0}},
         {"scenario": {**whole["scenario"], "maintenance_interval": "1s"}},
