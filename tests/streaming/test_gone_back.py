@@ -43,9 +43,11 @@ class Query:
         self.totals: dict[int, dict[int, int]] = {}
 
     def write(self, batch: int, value: int) -> None:
-        file = self.input / f"{batch:04}.json"
-        file.write_text("\n".join(f'{{"key": {key}, "v": {value}}}' for key in range(40)))
-        os.utime(file, (1_400_000_000 + batch,) * 2)
+        # A running query sees it with this time or not at all: else all that follow may be too old for it.
+        hidden = self.input / f"_{batch:04}.json"
+        hidden.write_text("\n".join(f'{{"key": {key}, "v": {value}}}' for key in range(40)))
+        os.utime(hidden, (1_400_000_000 + batch,) * 2)
+        hidden.rename(self.input / f"{batch:04}.json")
 
     def run(self, meanwhile: Callable[[StreamingQuery], object] = lambda query: None) -> None:
         """Reads all that is there in a new process, and ends when something has happened."""
