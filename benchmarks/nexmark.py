@@ -180,6 +180,7 @@ def measure_all(
     sides: tuple[str, ...],
     shapes: dict[str, tuple[Scenario, Shape]],
     following: int,
+    is_built: bool,
     save: Any,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Measures queries at places, one after the other.
@@ -190,6 +191,7 @@ def measure_all(
         sides: Empty for the usual ones of each place.
         shapes: By place.
         following: Batches after a restart; -1 for no restart.
+        is_built: Whether the jars were built from the sources that are here.
         save: Called with the raw numbers so far after each.
 
     Returns:
@@ -212,7 +214,8 @@ def measure_all(
                 failed.append(error.message)
                 print(f"FAILED: {error.message}", file=sys.stderr)
                 continue
-            raw.append({**found, "shape": asdict(shape), "scenario": scenario.to_json()})
+            differs = changes() if is_built else "the jars, which were not built for this run"
+            raw.append({**found, "shape": asdict(shape), "scenario": scenario.to_json(), "differs": differs})
             save(raw)
     return raw, failed
 
@@ -462,10 +465,12 @@ def main(
             raise click.UsageError(
                 f"only what was run as by default, with a restart, can be published: {', '.join(odd)}"
             )
+        for each in parts:
+            refuse_changes(each.get("differs", "nobody knows which"), f"{each['query']} at {each['place']}")
         publish(parts)
         return
     if is_published:
-        refuse_changes()
+        refuse_changes(changes())
     if check and said & OF_PUBLISHED:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
@@ -497,7 +502,7 @@ def main(
         shapes = {place: of_published(published[place]) for place in where}
     more = following if restart and not check else -1
     if not quick:
-        raw, failed = measure_all(chosen, where, sides, shapes, more, lambda so_far: _save(so_far, file))
+        raw, failed = measure_all(chosen, where, sides, shapes, more, build, lambda so_far: _save(so_far, file))
     if not raw:
         raise click.ClickException("; ".join(failed) or "nothing was measured")
     _save(raw, file)
@@ -514,7 +519,7 @@ def main(
     if check:
 
         def measure(place: str, query: str) -> list[dict[str, Any]]:
-            return measure_all([query], [place], sides, shapes, more, lambda _: None)[0]
+            return measure_all([query], [place], sides, shapes, more, build, lambda _: None)[0]
 
         alone = results.not_compared(published_figures(published), found)
         worse = check_again(published_figures(published), found, measure)
@@ -543,10 +548,15 @@ def _through(door: str, sides: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(side for side in sides if door != "path" or side != "remote")
 
 
-def refuse_changes() -> None:
-    """Raises `click.UsageError` where figures could not be published of a commit, since files differ from it."""
-    if changed := changes():
-        raise click.UsageError(f"figures are published of a commit, and these files differ from it: {changed}")
+def refuse_changes(differs: str, run: str = "this run") -> None:
+    """Raises `click.UsageError` where figures of a run cannot be published of its commit.
+
+    Args:
+        differs: The files of the run that differ from its commit; empty where none does.
+        run: What was run.
+    """
+    if differs:
+        raise click.UsageError(f"figures are published of a commit, and these files of {run} differ from it: {differs}")
 
 
 def changes() -> str:

@@ -278,7 +278,7 @@ def main(
     if is_published and nexmark.said_options(context) - {"is_published", "queries", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --query at most")
     if is_published:
-        nexmark.refuse_changes()
+        nexmark.refuse_changes(nexmark.changes())
     build_shim()
     try:
         python = environment()

@@ -385,7 +385,7 @@ def test_figures_are_published_of_a_commit(tmp_path: Path, monkeypatch: pytest.M
     assert nexmark.changes() == ""
     (tmp_path / "jvm-shim" / "A.java").write_text("2")
     done = CliRunner().invoke(nexmark.main, ["--publish", "--place", "local"])
-    assert "these files differ from it: jvm-shim/A.java" in done.output
+    assert "these files of this run differ from it: jvm-shim/A.java" in done.output
 
 
 def _measured(place: str, **changes: Any) -> dict[str, Any]:
@@ -401,6 +401,7 @@ def _measured(place: str, **changes: Any) -> dict[str, Any]:
         "shape": dataclasses.asdict(shape),
         "scenario": scenario.to_json(),
         "sides": dict.fromkeys(OF_PLACE.get(place, USUAL), side),
+        "differs": "",
     }
     return raw | changes
 
@@ -435,7 +436,23 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, monkeypatch: pytest.
         done = say(parts[1], {**whole, **change})
         assert done.exit_code == 2
         assert "with a restart, can be published: q4 at s3" in done.output
+    unknown = {name: value for name, value in whole.items() if name != "differs"}
+    for part, says in (({**whole, "differs": "jvm-shim/A.java"}, "jvm-shim/A.java"), (unknown, "nobody knows")):
+        done = say(parts[1], part)
+        assert done.exit_code == 2
+        assert f"these files of q4 at s3 differ from it: {says}" in done.output
     assert len(published) == len(parts)
+
+
+def test_a_run_says_what_differs_from_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jars that were not built for it may be of any sources."""
+    monkeypatch.setattr(nexmark, "run_part", lambda *_, **__: {"query": "q4", "place": "local"})
+    monkeypatch.setattr(nexmark, "changes", lambda: "jvm-shim/A.java")
+    shapes = nexmark.shapes_at(["local"], nexmark.SHAPE, nexmark.SCENARIO, set())
+    for is_built, says in ((True, "jvm-shim/A.java"), (False, "the jars")):
+        saved: list[dict[str, Any]] = []
+        nexmark.measure_all(["q4"], ["local"], (), shapes, 3, is_built, saved.extend)
+        assert saved[0]["differs"].startswith(says)
 
 
 def test_nothing_is_published_of_a_run_in_which_a_query_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
