@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.inputs import appear
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,14 +42,12 @@ def rows_of(batch: int) -> Rows:
 
 
 def write_input(directory: Path, batches: Iterable[int]) -> None:
-    """Writes the input of batches. Spark takes files by their modification time, which therefore follows the number."""
+    """Writes the input of batches."""
     directory.mkdir(parents=True, exist_ok=True)
     names = ("k", "side", "v", "pad")
     for batch in batches:
-        hidden = directory / f"_{batch:06}.json"
-        hidden.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows_of(batch)))
-        os.utime(hidden, (1_400_000_000 + batch,) * 2)
-        hidden.rename(directory / f"{batch:06}.json")
+        lines = "\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows_of(batch))
+        appear(directory / f"{batch:06}.json", lines, batch)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.checks import stable_view
+from tests.inputs import appear
 from tests.jvm.harness import FILE_SYSTEMS, TESTING, View, file_system_conf, until
 
 PARTITIONS = 4
@@ -146,13 +147,11 @@ def rows_of(batch: int) -> list[tuple[int, int]]:
 
 
 def write_input(directory: Path, batches: Iterable[int]) -> None:
-    """Writes input. Spark takes files by their modification time, which therefore follows the number."""
+    """Writes the input of batches."""
     directory.mkdir(parents=True, exist_ok=True)
     for batch in batches:
-        hidden = directory / f"_{batch:04}.json"
-        hidden.write_text("\n".join(json.dumps({"k": key, "v": value}) for key, value in rows_of(batch)))
-        os.utime(hidden, (1_400_000_000 + batch,) * 2)
-        hidden.rename(directory / f"{batch:04}.json")
+        lines = "\n".join(json.dumps({"k": key, "v": value}) for key, value in rows_of(batch))
+        appear(directory / f"{batch:04}.json", lines, batch)
 
 
 def query(spark: SparkSession, source: Path, hold: Path | None = None) -> DataFrame:

@@ -5,7 +5,6 @@ What it had done before stays in the checkpoint: snapshots of versions that it c
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.checks import stable_view
+from tests.inputs import appear
 from tests.jvm.harness import until
 from tests.streaming.runs import STATE_STORE, Setting, forget, session_conf, writes_checksums
 from tests.streaming.test_restart_from_every_batch import forget_batches_after
@@ -43,11 +43,8 @@ class Query:
         self.totals: dict[int, dict[int, int]] = {}
 
     def write(self, batch: int, value: int) -> None:
-        # A running query sees it with this time or not at all: else all that follow may be too old for it.
-        hidden = self.input / f"_{batch:04}.json"
-        hidden.write_text("\n".join(f'{{"key": {key}, "v": {value}}}' for key in range(40)))
-        os.utime(hidden, (1_400_000_000 + batch,) * 2)
-        hidden.rename(self.input / f"{batch:04}.json")
+        lines = "\n".join(f'{{"key": {key}, "v": {value}}}' for key in range(40))
+        appear(self.input / f"{batch:04}.json", lines, batch)
 
     def run(self, meanwhile: Callable[[StreamingQuery], object] = lambda query: None) -> None:
         """Reads all that is there in a new process, and ends when something has happened."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tests.class_data import MINOR
+from tests.inputs import appear
 from tests.jvm.harness import until
 from tests.sampling import sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, forget
@@ -45,10 +45,7 @@ def write(directory: Path, batch: int, rows: int) -> None:
         at = BEGIN + timedelta(minutes=batch, seconds=draw.randrange(60))
         event = {"key": draw.randrange(KEYS), "side": row % 2, "ts": at.isoformat(), "v": draw.randrange(100)}
         lines.append(json.dumps(event))
-    hidden = directory / f"_{batch:04}.json"
-    hidden.write_text("\n".join(lines))
-    os.utime(hidden, (1_400_000_000 + batch, 1_400_000_000 + batch))
-    hidden.rename(directory / f"{batch:04}.json")
+    appear(directory / f"{batch:04}.json", "\n".join(lines), batch)
 
 
 def counts(stream: Callable[[], DataFrame]) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+
+from tests.inputs import appear
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,10 +44,7 @@ def write_batch(directory: Path, batch: int, *, rows: int = _ROWS) -> Path:
         if row % 10 == 0:
             lines.append(json.dumps({**event, "v": 0}))
     file = directory / f"{batch:04}.json"
-    hidden = directory / f"_{file.name}"
-    hidden.write_text("\n".join(lines))
-    os.utime(hidden, (1_400_000_000 + batch, 1_400_000_000 + batch))
-    hidden.rename(file)
+    appear(file, "\n".join(lines), batch)
     return file
 
 
