@@ -256,9 +256,11 @@ def publish(raw: list[dict[str, Any]]) -> None:
         raw: The raw numbers of some queries at some places.
 
     Raises:
-        click.ClickException: Other queries of a place were run in another way, or with other versions. Nothing of this
-            run is published then; its raw numbers stay where they are.
+        click.ClickException: A query was run from files that differ from the commit, or other queries of a place were
+            run in another way, or with other versions. Nothing is published then; the raw numbers stay where they are.
     """
+    for each in raw:
+        refuse_changes(each.get("differs", "nobody knows which"), f"{each['query']} at {each['place']}")
     kept: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     for place, queries in figures_of(raw).items():
         abouts = {each["query"]: _about(each) for each in raw if each["place"] == place}
@@ -465,11 +467,10 @@ def main(
             raise click.UsageError(
                 f"only what was run as by default, with a restart, can be published: {', '.join(odd)}"
             )
-        for each in parts:
-            refuse_changes(each.get("differs", "nobody knows which"), f"{each['query']} at {each['place']}")
         publish(parts)
         return
     if is_published:
+        # `publish` looks at each query, too; this is known before hours of measurements.
         refuse_changes(changes())
     if check and said & OF_PUBLISHED:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")

@@ -244,7 +244,9 @@ def test_missed_targets_are_named() -> None:
     ]
 
 
-def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page into which figures are published; what else is published is beside it."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- nexmark:begin -->\nold\n<!-- nexmark:end -->\nafter\n")
     for name, path in (
@@ -253,9 +255,13 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("PICTURE", tmp_path / "p.svg"),
     ):
         monkeypatch.setattr(nexmark, name, path)
+    return page
+
+
+def test_publishing_fills_the_page(tmp_path: Path, page: Path) -> None:
     about = {"spark": "4.3.0", "java": "17", "cpus": 2, "commit": "0123456789abcdef"}
     scenario = {"partitions": 4, "maintenance_interval": "1s"}
-    common = {"environment": about, "shape": dataclasses.asdict(SHAPE), "scenario": scenario}
+    common = {"environment": about, "shape": dataclasses.asdict(SHAPE), "scenario": scenario, "differs": ""}
 
     def raw(place: str, query: str, stock_ms: int, merged_ms: int) -> dict[str, Any]:
         both: dict[str, Any] = {
@@ -406,10 +412,8 @@ def _measured(place: str, **changes: Any) -> dict[str, Any]:
     return raw | changes
 
 
-def test_parts_of_a_run_are_published_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_run_are_published_later(tmp_path: Path, page: Path) -> None:
     """If they were run as a whole run would have run them."""
-    published: list[dict[str, Any]] = []
-    monkeypatch.setattr(nexmark, "publish", published.extend)
 
     def say(*parts: dict[str, Any]) -> Result:
         arguments = ["--publish"]
@@ -421,7 +425,9 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, monkeypatch: pytest.
 
     parts = [_measured("s3"), _measured("s3", query="q5"), _measured("local")]
     assert say(*parts).exit_code == 0
-    assert [(each["place"], each["query"]) for each in published] == [("s3", "q4"), ("s3", "q5"), ("local", "q4")]
+    published = page.read_text()
+    assert published.count("1.00; 1.000") == 2 * 4 + 2
+    assert [published.count(f"Not run there yet: {names}, q7") for names in ("q5", "q7, q8", "q4")] == [1, 0, 0]
     whole = parts[0]
     without_restart = {
         name: {what: value for what, value in side.items() if what != "restart"}
@@ -441,7 +447,7 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, monkeypatch: pytest.
         done = say(parts[1], part)
         assert done.exit_code == 2
         assert f"these files of q4 at s3 differ from it: {says}" in done.output
-    assert len(published) == len(parts)
+    assert page.read_text() == published
 
 
 def test_a_run_says_what_differs_from_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,16 +461,24 @@ def test_a_run_says_what_differs_from_its_commit(monkeypatch: pytest.MonkeyPatch
         assert saved[0]["differs"].startswith(says)
 
 
-def test_nothing_is_published_of_a_run_in_which_a_query_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    published: list[Any] = []
-    monkeypatch.setattr(nexmark, "publish", published.extend)
+def test_nothing_is_published_of_a_run_in_which_something_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path
+) -> None:
+    """A query that failed, or files that were changed after the run had begun."""
     monkeypatch.setattr(nexmark, "changes", str)
     monkeypatch.setattr(nexmark, "build_shim", str)
     monkeypatch.setattr(nexmark, "compare_all", lambda *_: [])
-    for failed in (["q5 differs"], []):
-        monkeypatch.setattr(nexmark, "measure_all", lambda *_, failed=failed: ([_measured("local")], failed))
+    for failed, differs, says in (
+        (["q5 differs"], "", "q5 differs"),
+        ([], "jvm-shim/A.java", "these files of q4 at local differ from it: jvm-shim/A.java"),
+        ([], "", "all of it took"),
+    ):
+        assert "old" in page.read_text()
+        found = ([_measured("local", differs=differs)], failed)
+        monkeypatch.setattr(nexmark, "measure_all", lambda *_, found=found: found)
         done = CliRunner().invoke(nexmark.main, ["--publish", "--place", "local", "--out", str(tmp_path)])
-        assert ("q5 differs" in done.output, bool(published)) == (bool(failed), not failed)
+        assert says in done.output
+    assert "old" not in page.read_text()
 
 
 def test_what_a_part_has_started_ends_after_it(tmp_path: Path) -> None:
