@@ -20,7 +20,6 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractFunction1;
 
 /**
  * Puts a {@link LookAheadExec} under each stateful operator whose keys its input tells. Spark runs such a rule over
@@ -73,26 +72,22 @@ public final class LookAheadRule extends ColumnarRule {
       }
     }
 
+    /** Copies an operator once at most: a copy of a join broadcasts Hadoop's configuration. */
     private SparkPlan inserted(SparkPlan plan) {
-      SparkPlan with =
-          plan.mapChildren(
-              new AbstractFunction1<SparkPlan, SparkPlan>() {
-                @Override
-                public SparkPlan apply(SparkPlan child) {
-                  return inserted(child);
-                }
-              });
-      List<StateKeys> keys = keysOf(with);
-      if (keys.isEmpty() || settings() == null) {
-        return with;
+      List<SparkPlan> children = new ArrayList<>();
+      boolean isChanged = false;
+      for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
+        children.add(inserted(child));
+        isChanged |= children.get(children.size() - 1) != child;
       }
-      List<SparkPlan> children = new ArrayList<>(CollectionConverters.asJava(with.children()));
-      for (int child = 0; child < keys.size(); child++) {
+      List<StateKeys> keys = keysOf(plan);
+      for (int child = 0; child < keys.size() && settings() != null; child++) {
         if (!(children.get(child) instanceof LookAheadExec)) {
           children.set(child, new LookAheadExec(children.get(child), keys.get(child), settings()));
+          isChanged = true;
         }
       }
-      return with.withNewChildren(CollectionConverters.asScala(children).toSeq());
+      return isChanged ? plan.withNewChildren(CollectionConverters.asScala(children).toSeq()) : plan;
     }
   }
 
