@@ -180,7 +180,7 @@ def measure_all(
     sides: tuple[str, ...],
     shapes: dict[str, tuple[Scenario, Shape]],
     following: int,
-    is_built: bool,
+    built: str | None,
     save: Any,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Measures queries at places, one after the other.
@@ -191,7 +191,7 @@ def measure_all(
         sides: Empty for the usual ones of each place.
         shapes: By place.
         following: Batches after a restart; -1 for no restart.
-        is_built: Whether the jars were built from the sources that are here.
+        built: The commit of which the jars were built; None where they were not.
         save: Called with the raw numbers so far after each.
 
     Returns:
@@ -214,8 +214,7 @@ def measure_all(
                 failed.append(error.message)
                 print(f"FAILED: {error.message}", file=sys.stderr)
                 continue
-            differs = changes() if is_built else "the jars, which were not built for this run"
-            raw.append({**found, "shape": asdict(shape), "scenario": scenario.to_json(), "differs": differs})
+            raw.append({**found, "shape": asdict(shape), "scenario": scenario.to_json(), "differs": differences(built)})
             save(raw)
     return raw, failed
 
@@ -481,7 +480,10 @@ def main(
         raise click.ClickException(f"{PUBLISHED} is missing; run this with --publish on a quiet machine")
     if check and (unknown := [place for place in places if place not in published]):
         raise click.UsageError(f"nothing is published of {', '.join(unknown)}, so there is nothing to compare with")
+    built = None
     if build:
+        # Before: what is committed meanwhile is then no longer that.
+        built = commit()
         build_shim()
     begin = time.monotonic()
     scenario = dataclasses.replace(SCENARIO, partitions=partitions, door=door, changelog=changelog)
@@ -503,7 +505,7 @@ def main(
         shapes = {place: of_published(published[place]) for place in where}
     more = following if restart and not check else -1
     if not quick:
-        raw, failed = measure_all(chosen, where, sides, shapes, more, build, lambda so_far: _save(so_far, file))
+        raw, failed = measure_all(chosen, where, sides, shapes, more, built, lambda so_far: _save(so_far, file))
     if not raw:
         raise click.ClickException("; ".join(failed) or "nothing was measured")
     _save(raw, file)
@@ -520,7 +522,7 @@ def main(
     if check:
 
         def measure(place: str, query: str) -> list[dict[str, Any]]:
-            return measure_all([query], [place], sides, shapes, more, build, lambda _: None)[0]
+            return measure_all([query], [place], sides, shapes, more, built, lambda _: None)[0]
 
         alone = results.not_compared(published_figures(published), found)
         worse = check_again(published_figures(published), found, measure)
@@ -562,9 +564,36 @@ def refuse_changes(differs: str, run: str = "this run") -> None:
 
 def changes() -> str:
     """The files that differ from the commit, of those that figures depend on; none outside of a clone."""
-    command = ["git", "status", "--porcelain", "--", *BUILT_FROM]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    return ", ".join(line[3:] for line in done.stdout.splitlines())
+    if not (ROOT / ".git").exists():
+        return ""
+    said = _git("status", "--porcelain", "--", *BUILT_FROM)
+    return "those that git does not tell" if said is None else ", ".join(line[3:] for line in said.splitlines())
+
+
+def commit() -> str:
+    """The commit that is here; empty where nobody knows."""
+    return (_git("rev-parse", "HEAD") or "").strip()
+
+
+def differences(built: str | None) -> str:
+    """What of a run that is over differs from its commit; empty where nothing does.
+
+    Args:
+        built: The commit of which the jars were built; None where they were not built for this run.
+    """
+    if built is None:
+        return "the jars, which were not built for this run"
+    now = commit()
+    return changes() if now == built else f"the jars, which were built of {built[:8]}, and now {now[:8]} is here"
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says; None where it fails."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
+    except OSError:
+        return None
+    return None if done.returncode else done.stdout
 
 
 def stop(*_: Any) -> None:

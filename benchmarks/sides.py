@@ -62,11 +62,17 @@ def start_session(
     """
     if not TEST_JAR.exists():
         raise BenchmarkError(f"{TEST_JAR} is missing: python jvm-shim/build.py --tests")
+    more = dict(more or {})
+    java_options = more.pop("spark.driver.extraJavaOptions", "")
+    temporary = work / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": "2g",
+        # A JVM that is killed leaves there what it has unpacked.
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={temporary}" {java_options}',
         "spark.local.dir": str(work / "local"),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
@@ -81,7 +87,7 @@ def start_session(
         # The side that waits its turn polls for input; the default of 10 ms would disturb the other.
         "spark.sql.streaming.pollingDelay": "50ms",
         **filesystem_settings(merged=bool(merged), chmod_fork=scenario.chmod_fork),
-        **(more or {}),
+        **more,
     }
     # Whatever is not a setting of a query has to be there from the start: jars, extensions, file systems.
     settings |= {key: value for key, value in merged.items() if not key.startswith("spark.sql.streaming.")}

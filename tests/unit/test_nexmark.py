@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 
 from benchmarks import nexmark, nexmark_figures, nexmark_flink
 from benchmarks.nexmark_events import AUCTION, BID, PERSON, Shape, write_files
-from benchmarks.nexmark_process import last_of_each_key, same, same_sums
+from benchmarks.nexmark_process import last_of_each_key, order_of_restarts, same, same_sums
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_sides import OF_PLACE, USUAL, orders
 from benchmarks.sides import BenchmarkError
@@ -451,15 +451,35 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, page: Path) -> None:
     assert (nexmark.PUBLISHED.read_text(), page.read_text()) == (published, text)
 
 
-def test_a_run_says_what_differs_from_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jars that were not built for it may be of any sources."""
+@pytest.mark.parametrize(
+    ("built", "git", "says"),
+    [
+        ("a", {"rev-parse": "a", "status": ""}, ""),
+        ("a", {"rev-parse": "a", "status": " M jvm-shim/A.java"}, "jvm-shim/A.java"),
+        ("a", {"rev-parse": "b", "status": ""}, "the jars, which were built of a, and now b is here"),
+        ("a", {"rev-parse": "a", "status": None}, "those that git does not tell"),
+        (None, {"rev-parse": "a", "status": ""}, "the jars, which were not built for this run"),
+    ],
+)
+def test_a_run_says_what_differs_from_its_commit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: str | None, git: dict[str, str | None], says: str
+) -> None:
+    """Jars that were not built for it, or of another commit, may be of any sources."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(nexmark, "ROOT", tmp_path)
     monkeypatch.setattr(nexmark, "run_part", lambda *_, **__: {"query": "q4", "place": "local"})
-    monkeypatch.setattr(nexmark, "changes", lambda: "jvm-shim/A.java")
+    monkeypatch.setattr(nexmark, "_git", lambda command, *_: git[command])
     shapes = nexmark.shapes_at(["local"], nexmark.SHAPE, nexmark.SCENARIO, set())
-    for is_built, says in ((True, "jvm-shim/A.java"), (False, "the jars")):
-        saved: list[dict[str, Any]] = []
-        nexmark.measure_all(["q4"], ["local"], (), shapes, 3, is_built, saved.extend)
-        assert saved[0]["differs"].startswith(says)
+    saved: list[dict[str, Any]] = []
+    nexmark.measure_all(["q4"], ["local"], (), shapes, 3, built, saved.extend)
+    assert saved[0]["differs"] == says
+
+
+def test_each_side_is_the_first_to_restart() -> None:
+    """For it no server has its cache warm yet."""
+    found = [order_of_restarts(query, 6) for query in QUERIES]
+    assert all(sorted(each) == [*range(6)] for each in found)
+    assert {each[0] for each in found} == {*range(6)}
 
 
 def test_nothing_is_published_of_a_run_in_which_something_is_wrong(
@@ -515,14 +535,12 @@ def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
     run = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"TMPDIR": str(tmp_path)})
     try:
         runs = psutil.Process(run.pid)
-        names: list[str] = []
-        while "java" not in names:
+        # What a JVM has unpacked stays where it is killed.
+        while not [*tmp_path.glob("nexmark-*/nexmark-*/tmp/artifacts-*")]:
             assert run.poll() is None
             time.sleep(0.05)
-            started = runs.children(recursive=True)
-            # Scripts come and go until the JVM is there.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                names = [each.name() for each in started]
+        started = runs.children(recursive=True)
+        assert "java" in [each.name() for each in started]
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 128 + signal.SIGTERM
     finally:
