@@ -311,8 +311,8 @@ def measure(
         # What is left of the session in this process says that it misses the JVM.
         logging.disable()
         if following >= 0:
-            for each in order_of_restarts(name, len(sides)):
-                found[sides[each]]["restart"] = _return(sides[each], running[each], files[shape.batches :])
+            for number in order_of_restarts(name, len(sides)):
+                found[sides[number]]["restart"] = _return(sides[number], running[number], files[shape.batches :])
             for each, side in zip(sides, running, strict=True):
                 first, now = found[sides[0]]["restart"], found[each]["restart"]
                 same_sums(f"{name} after the restart: {side.kind.title}", first, now)
