@@ -1,6 +1,6 @@
 """Nexmark on Structured Streaming: ten queries on stock Spark and on merged state, side by side.
 
-python benchmarks/nexmark.py --quick                      # four minutes: all queries give the same, and first figures
+python benchmarks/nexmark.py --quick                      # 3 to 4 minutes: all queries give the same, and first figures
 python benchmarks/nexmark.py --place local --query q4     # one query on one file system
 python benchmarks/nexmark.py --publish                    # everything, into docs/nexmark.md; hours, on a quiet machine
 python benchmarks/nexmark.py --publish --place local      # a part of it; what else is published stays

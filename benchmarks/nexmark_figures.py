@@ -23,7 +23,7 @@ WORSE = 1.1
 """From here on, a figure is a regression."""
 CHECKED = ("mean_seconds", "batch_seconds", "cpu_seconds", "state_bytes")
 """The figures that are compared with those of the published run, each as a part of stock's; of the first two the first
-that both runs have. Where pairs of forty batches are drawn again, ratios of means differ by 3 %, those of medians by 4."""
+that both runs have. Where pairs of forty batches are drawn again, ratios of means differ by 3 %, of medians by 4."""
 COUNTED = {"state_calls": 1.0, "state_files": 0.5, "all_calls": 2.0}
 """Those that are compared as they are, since no machine makes more of them than another, and by how much they may be
 more besides: a file more in ten batches takes some calls, and a lease is renewed by time."""
@@ -50,7 +50,7 @@ def side_figures(side: dict[str, Any], events: int) -> dict[str, float]:
         events: In a batch.
 
     Returns:
-        By name: ``batch_seconds`` (median), ``mean_seconds`` and ``p99_seconds``, ``events_per_second``, and the means a batch of
+        By name: ``batch_seconds`` (median), ``mean_seconds``, ``p99_seconds``, ``events_per_second``, and the means of
         ``cpu_seconds``, ``state_calls``, ``all_calls``, ``state_files``, ``all_files`` and ``state_bytes``, all over
         `steady_batches`; ``files_left``, ``bytes_left``, ``amplification``, ``restart_seconds``,
         ``restart_calls`` and ``peak_bytes`` where they were measured.
