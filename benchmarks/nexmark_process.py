@@ -37,7 +37,6 @@ from benchmarks.nexmark_events import SCHEMA, Shape, write_files
 from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
 from benchmarks.nexmark_queries import QUERIES, Query
 from benchmarks.nexmark_sides import (
-    POLLING,
     POLLING_WHERE_CALLS_WAIT,
     NexmarkSide,
     Stage,
@@ -296,8 +295,9 @@ def measure(
         if shape.warm_up:
             warm_up(QUERIES[name], sides, stage)
         running = stage.sides(QUERIES[name], sides)
-        for side in running:
-            side.polling = POLLING if where == "local" else POLLING_WHERE_CALLS_WAIT
+        if where != "local":
+            for side in running:
+                side.polling = POLLING_WHERE_CALLS_WAIT
         run_in_turn(running, files[: shape.batches])
         stock = running[0]
         for side in running[1:]:

@@ -25,9 +25,9 @@ SCOPE = f"{_FILE_MERGING}groupCommit.scope"
 REMOTE = {f"{_FILE_MERGING}restore": "remote", f"{_FILE_MERGING}local.sizeLimit": "16m"}
 """The smallest limit that there is: all stores of the process together keep so much of their SSTs on the local disk."""
 _OF_QUERIES = "spark.sql.streaming."
-POLLING, POLLING_WHERE_CALLS_WAIT = "50ms", "1s"
-"""How often sides that wait their turn ask for input. That is charged to the one whose batch runs meanwhile: the slower
-it is, the more. Where all are about as fast, a run is to be over soon."""
+POLLING_WHERE_CALLS_WAIT = "1s"
+"""How often sides that wait their turn ask for input there. That is charged to the one whose batch runs meanwhile: the
+slower it is, the more. Where all are about as fast, the session's setting has a run over sooner."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class NexmarkSide(Side):
         shape: Of the events.
         keep: Whether to keep all rows that it gives out, instead of the sums of their hashes only.
         merged: What `configure` sets for it.
-        polling: How often its query asks for input.
+        polling: How often its query asks for input; None for what the session says.
         rows: What it has given out, by batch.
         columns: Their names.
     """
@@ -93,7 +93,7 @@ class NexmarkSide(Side):
     shape: Shape
     keep: bool = False
     merged: dict[str, str] = field(default_factory=dict)
-    polling: str = POLLING
+    polling: str | None = None
     rows: dict[int, list[Any]] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
 
@@ -115,10 +115,9 @@ class NexmarkSide(Side):
     def start(self, merged: dict[str, str]) -> None:
         """Starts the query, and returns when it waits for input."""
         (self.root / "input").mkdir(parents=True, exist_ok=True)
-        conf = {
-            f"{_OF_QUERIES}stateStore.providerClass": STOCK_PROVIDERS[self.kind.store],
-            f"{_OF_QUERIES}pollingDelay": self.polling,
-        }
+        conf = {f"{_OF_QUERIES}stateStore.providerClass": STOCK_PROVIDERS[self.kind.store]}
+        if self.polling:
+            conf[f"{_OF_QUERIES}pollingDelay"] = self.polling
         if self.keep:
             # A check of rows, which is short, is to see snapshots.
             conf[f"{_OF_QUERIES}stateStore.minDeltasForSnapshot"] = "1"
