@@ -46,6 +46,7 @@ from benchmarks.nexmark_sides import KINDS, OF_PLACE, USUAL  # noqa: E402
 from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import DOORS, Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
+from benchmarks.sides import git  # noqa: E402
 
 PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark.json"
 PAGE = ROOT / "docs" / "nexmark.md"
@@ -566,13 +567,13 @@ def changes() -> str:
     """The files that differ from the commit, of those that figures depend on; none outside of a clone."""
     if not (ROOT / ".git").exists():
         return ""
-    said = _git("status", "--porcelain", "--", *BUILT_FROM)
+    said = git(ROOT, "status", "--porcelain", "--", *BUILT_FROM)
     return "those that git does not tell" if said is None else ", ".join(line[3:] for line in said.splitlines())
 
 
 def commit() -> str:
     """The commit that is here; empty where nobody knows."""
-    return (_git("rev-parse", "HEAD") or "").strip()
+    return (git(ROOT, "rev-parse", "HEAD") or "").strip()
 
 
 def differences(built: str | None) -> str:
@@ -585,15 +586,6 @@ def differences(built: str | None) -> str:
         return "the jars, which were not built for this run"
     now = commit()
     return changes() if now == built else f"the jars, which were built of {built[:8]}, and now {now[:8]} is here"
-
-
-def _git(*arguments: str) -> str | None:
-    """What git says; None where it fails."""
-    try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
-    except OSError:
-        return None
-    return None if done.returncode else done.stdout
 
 
 def stop(*_: Any) -> None:

@@ -36,13 +36,7 @@ from benchmarks.filesystems import calls, minus
 from benchmarks.nexmark_events import SCHEMA, Shape, write_files
 from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
 from benchmarks.nexmark_queries import QUERIES, Query
-from benchmarks.nexmark_sides import (
-    POLLING_WHERE_CALLS_WAIT,
-    NexmarkSide,
-    Stage,
-    run_in_turn,
-    state_rows,
-)
+from benchmarks.nexmark_sides import NexmarkSide, Stage, polling_at, run_in_turn, state_rows
 from benchmarks.restart import ANOTHER_HOST, end
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError, environment, jvm_memory, jvm_pid
@@ -295,9 +289,8 @@ def measure(
         if shape.warm_up:
             warm_up(QUERIES[name], sides, stage)
         running = stage.sides(QUERIES[name], sides)
-        if where != "local":
-            for side in running:
-                side.polling = POLLING_WHERE_CALLS_WAIT
+        for side in running:
+            side.polling = polling_at(where)
         run_in_turn(running, files[: shape.batches])
         stock = running[0]
         for side in running[1:]:

@@ -25,9 +25,6 @@ SCOPE = f"{_FILE_MERGING}groupCommit.scope"
 REMOTE = {f"{_FILE_MERGING}restore": "remote", f"{_FILE_MERGING}local.sizeLimit": "16m"}
 """The smallest limit that there is: all stores of the process together keep so much of their SSTs on the local disk."""
 _OF_QUERIES = "spark.sql.streaming."
-POLLING_WHERE_CALLS_WAIT = "1s"
-"""How often sides that wait their turn ask for input there. That is charged to the one whose batch runs meanwhile: the
-slower it is, the more. Where all are about as fast, the session's setting has a run over sooner."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +248,15 @@ def orders(count: int, rounds: int) -> list[tuple[int, ...]]:
         placed.update(enumerate(best))
         found.append(best)
     return found
+
+
+def polling_at(place: str) -> str | None:
+    """How often sides that wait their turn ask for input at a place; None for what the session says.
+
+    Asking is charged to the side whose batch runs meanwhile: the slower it is, the more. So where calls wait they ask
+    once a second. On the local disk all sides are about as fast, and a run is over sooner with the session's setting.
+    """
+    return None if place == "local" else "1s"
 
 
 def run_in_turn(sides: list[NexmarkSide], files: list[Path]) -> None:

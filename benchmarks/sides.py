@@ -272,7 +272,6 @@ def cpu_seconds(spark: SparkSession) -> float:
 def environment(spark: SparkSession) -> dict[str, Any]:
     """Returns what the numbers depend on, for the JSON file."""
     jvm: Any = spark._jvm
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
     return {
         "spark": spark.version,
         "java": jvm.System.getProperty("java.version"),
@@ -280,10 +279,19 @@ def environment(spark: SparkSession) -> dict[str, Any]:
         "hadoop": jvm.org.apache.hadoop.util.VersionInfo.getVersion(),
         "cpus": os.cpu_count(),
         "platform": " ".join(os.uname()[i] for i in (0, 2, 4)),
-        "commit": commit.stdout.strip() or None,
+        "commit": (git(Path(__file__).parent, "rev-parse", "HEAD") or "").strip() or None,
         "spark_conf": {
             key: value
             for key, value in spark.sparkContext.getConf().getAll()
             if key.startswith(("spark.sql.streaming", "spark.sql.shuffle", "spark.master", "spark.driver.memory"))
         },
     }
+
+
+def git(where: Path, *arguments: str) -> str | None:
+    """What git says in a directory; None where it fails or is not there."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=where)
+    except OSError:
+        return None
+    return None if done.returncode else done.stdout

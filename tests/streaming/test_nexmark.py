@@ -86,8 +86,11 @@ def test_state_that_differs_is_found(make_spark: MakeSpark, tmp_path: Path) -> N
     with open_place("local") as place:
         stage = stage_at(place, make_spark, tmp_path)
         one, other = sides = stage.sides(query, ("heap-stock", "heap-merged"), keep=True)
+        other.polling = "70ms"
         run_in_turn([one], files)
         run_in_turn([other], files[1:])
+        asked = [side.session.conf.get("spark.sql.streaming.pollingDelay", None) for side in sides]
+        assert asked == [stage.spark.conf.get("spark.sql.streaming.pollingDelay", None), "70ms"]
         assert sorted(other.rows[0]) == sorted(one.rows[1])
         for side in sides:
             side.stop()

@@ -25,9 +25,10 @@ from click.testing import CliRunner, Result
 
 from benchmarks import nexmark, nexmark_figures, nexmark_flink
 from benchmarks.nexmark_events import AUCTION, BID, PERSON, Shape, write_files
+from benchmarks.nexmark_places import PLACES
 from benchmarks.nexmark_process import last_of_each_key, order_of_restarts, same, same_sums
 from benchmarks.nexmark_queries import QUERIES
-from benchmarks.nexmark_sides import OF_PLACE, USUAL, orders
+from benchmarks.nexmark_sides import OF_PLACE, USUAL, orders, polling_at
 from benchmarks.sides import BenchmarkError
 
 SHAPE = Shape(batches=2, events=50_000)
@@ -487,7 +488,7 @@ def test_a_run_says_what_differs_from_its_commit(
     (tmp_path / ".git").mkdir()
     monkeypatch.setattr(nexmark, "ROOT", tmp_path)
     monkeypatch.setattr(nexmark, "run_part", lambda *_, **__: {"query": "q4", "place": "local"})
-    monkeypatch.setattr(nexmark, "_git", lambda command, *_: git[command])
+    monkeypatch.setattr(nexmark, "git", lambda _, command, *__: git[command])
     shapes = nexmark.shapes_at(["local"], nexmark.SHAPE, nexmark.SCENARIO, set())
     saved: list[dict[str, Any]] = []
     nexmark.measure_all(["q4"], ["local"], (), shapes, 3, built, saved.extend)
@@ -566,6 +567,10 @@ def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
         run.kill()
     assert psutil.wait_procs(started, timeout=60)[1] == []
     assert [*tmp_path.glob("nexmark-*")] == []
+
+
+def test_sides_ask_seldom_for_input_where_calls_wait() -> None:
+    assert {place: polling_at(place) for place in PLACES} == {"local": None, "local5": "1s", "hdfs": "1s", "s3": "1s"}
 
 
 def test_windows_go_on_in_the_next_batch_where_rows_are_compared() -> None:
