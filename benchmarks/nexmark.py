@@ -46,7 +46,7 @@ from benchmarks.nexmark_sides import KINDS, OF_PLACE, USUAL  # noqa: E402
 from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import DOORS, Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
-from benchmarks.sides import git  # noqa: E402
+from benchmarks.sides import commit, git  # noqa: E402
 
 PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark.json"
 PAGE = ROOT / "docs" / "nexmark.md"
@@ -484,7 +484,7 @@ def main(
     built = None
     if build:
         # Before: what is committed meanwhile is then no longer that.
-        built = commit()
+        built = commit(ROOT)
         build_shim()
     begin = time.monotonic()
     scenario = dataclasses.replace(SCENARIO, partitions=partitions, door=door, changelog=changelog)
@@ -571,11 +571,6 @@ def changes() -> str:
     return "those that git does not tell" if said is None else ", ".join(line[3:] for line in said.splitlines())
 
 
-def commit() -> str:
-    """The commit that is here; empty where nobody knows."""
-    return (git(ROOT, "rev-parse", "HEAD") or "").strip()
-
-
 def differences(built: str | None) -> str:
     """What of a run that is over differs from its commit; empty where nothing does.
 
@@ -584,7 +579,7 @@ def differences(built: str | None) -> str:
     """
     if built is None:
         return "the jars, which were not built for this run"
-    now = commit()
+    now = commit(ROOT)
     return changes() if now == built else f"the jars, which were built of {built[:8]}, and now {now[:8]} is here"
 
 

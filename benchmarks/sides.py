@@ -279,13 +279,18 @@ def environment(spark: SparkSession) -> dict[str, Any]:
         "hadoop": jvm.org.apache.hadoop.util.VersionInfo.getVersion(),
         "cpus": os.cpu_count(),
         "platform": " ".join(os.uname()[i] for i in (0, 2, 4)),
-        "commit": (git(Path(__file__).parent, "rev-parse", "HEAD") or "").strip() or None,
+        "commit": commit(Path(__file__).parent) or None,
         "spark_conf": {
             key: value
             for key, value in spark.sparkContext.getConf().getAll()
             if key.startswith(("spark.sql.streaming", "spark.sql.shuffle", "spark.master", "spark.driver.memory"))
         },
     }
+
+
+def commit(where: Path) -> str:
+    """The commit that is in a directory; empty where nobody knows."""
+    return (git(where, "rev-parse", "HEAD") or "").strip()
 
 
 def git(where: Path, *arguments: str) -> str | None:
