@@ -95,7 +95,11 @@ def main() -> None:
             break
         time.sleep(0.2)
     page: dict[str, tuple[str, str]] = {}
-    while time.monotonic() < end and float(page.get("Commits", ("", "-1"))[1]) != written:
+    # Each process tells the tab every few seconds: executors their commits, the driver the files.
+    awaited = {"Commits": written, "Merged files": expected["physicalFileCount"]}
+    while time.monotonic() < end and any(
+        name not in page or float(page[name][1]) != value for name, value in awaited.items()
+    ):
         time.sleep(0.2)
         page = tab(spark).of_one()
     query.stop()
