@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.sums import OPTIONS, Hold, Sums, expected, held_key, settings, write_input
 from tests.cluster.sums import query as count
-from tests.jvm.harness import TESTING, until
+from tests.jvm.harness import TESTING, gauge, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
 
@@ -210,6 +210,7 @@ def test_a_busy_executor_is_left_alone(spark: SparkSession, tmp_path: Path) -> N
     assert spark._jvm is not None
     balances, conf = spark._jvm.io.pyspark.statestore.balance.Balances, spark.sparkContext._jsc.sc().conf()
     resize(spark, 2)
+    moved_before, shown_before = balances.moved(), gauge(spark._jvm, "rebalancedPartitions")
     hold = Hold(tmp_path / "hold", "busy")
     busy = f"reflect('{TESTING}.FileGate', 'pass', 'busy', '{tmp_path / 'hold'}')"
     job = threading.Thread(target=lambda: spark.range(0, 1, 1, 1).selectExpr(busy).collect())
@@ -226,6 +227,7 @@ def test_a_busy_executor_is_left_alone(spark: SparkSession, tmp_path: Path) -> N
             assert len(batch(sums, query, number)) == 1, "all of it runs where there is a slot"
             moved.append(balances.moved())
         assert moved[-1] - moved[0] <= PARTITIONS / 4, f"it is tried once: {moved}"
+        assert gauge(spark._jvm, "rebalancedPartitions") - shown_before == moved[-1] - moved_before
     finally:
         conf.set("spark.locality.wait", NEVER_ELSEWHERE["spark__locality__wait"])
         hold.release()
@@ -400,4 +402,5 @@ def test_off_is_the_default_and_moves_nothing(
     for number in range(2, 6):
         counts = batch(sums, query, number)
     assert counts.keys() == set(two), "as stock Spark"
+    assert gauge(spark._jvm, "rebalancedPartitions") == 0, "whatever was moved before in this process"
     query.stop()

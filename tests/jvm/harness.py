@@ -97,6 +97,12 @@ def await_listeners(spark: SparkSession) -> None:
     context.sc().listenerBus().waitUntilEmpty()
 
 
+def gauge(jvm: Any, name: str) -> float:
+    """What one of our gauges says in the driver of the running session."""
+    gauges = getattr(jvm, f"{TESTING}.PluginGauges")
+    return float(gauges.value("io.pyspark.statestore.spark.FileMergingPlugin", f"fileMerging.{name}"))
+
+
 def compacted_histories(jvm: Any, folder: Path, limit: Callable[[int], int]) -> tuple[int, int]:
     """Runs random histories of databases that are compacted although their files have holes.
 

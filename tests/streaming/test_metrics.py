@@ -21,7 +21,7 @@ from tests.jvm.conftest import by_hand, faulty, jvm, new_checkpoint
 from tests.jvm.harness import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
 from tests.scripts import run_to_the_end
 from tests.sink.sinks import TASKS, FileSink, rows_of
-from tests.streaming.runs import Run, Setting
+from tests.streaming.runs import Run, Setting, unload_stores
 from tests.streaming.workloads import write_batches
 
 __all__ = ["by_hand", "faulty", "jvm", "new_checkpoint"]
@@ -45,12 +45,17 @@ ONE, TWO = "0/0/1.delta", "0/0/2.delta"
 def session(make_spark: MakeSpark) -> SparkSession:
     """A session with a JMX sink and a plugin that its user had before."""
     spark = make_spark(CONF, mode="provider")
-    # Other tests' logs in this JVM may go on cleaning, and would be counted.
-    jvm = spark.sparkContext._jvm
+    forget_other_tests(spark)
+    return spark
+
+
+def forget_other_tests(spark: SparkSession) -> None:
+    """Unloads stores and forgets logs that other tests left in this JVM: they are shown, and may go on cleaning."""
+    unload_stores(spark)
+    jvm: Any = spark.sparkContext._jvm
     logs = jvm.io.pyspark.statestore.log.MergedLogs
     for state in list(logs.all()):
         logs.forgetBelow(jvm.org.apache.hadoop.fs.Path(state))
-    return spark
 
 
 def beans(jvm: Any, plugin: str = PLUGIN) -> dict[tuple[str, str], float]:
@@ -273,7 +278,7 @@ def test_tombstones_that_are_carried_over_are_counted(checkpoint: Checkpoint, jv
 
 
 def test_another_session_of_the_same_process(make_spark: MakeSpark, jvm: Any, tmp_path: Path) -> None:
-    make_spark(CONF, mode="provider")
+    forget_other_tests(make_spark(CONF, mode="provider"))
     before = Checkpoint(jvm, tmp_path / "before")
     now = Checkpoint(jvm, tmp_path / "now")
     try:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint
 from tests.copies import copy_stopped
-from tests.jvm.harness import until
+from tests.jvm.harness import gauge, until
 from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf, unload_stores
 from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
 
@@ -104,14 +104,18 @@ def test_the_disk_has_no_more_of_the_state_than_it_may(make_spark: Callable[...,
     unload_stores(spark)
     before = on_disk(jvm)
     cache = jvm.io.pyspark.statestore.tables.LocalCache.ofProcess()
+    given_back, shown = cache.givenBack(), gauge(jvm, "givenBackBytes")
     remote = Query(spark, tmp_path / "remote", REMOTE)
     remote.run()
     assert remote.found == stock.found
-    assert cache.givenBack() > 0
+    assert cache.givenBack() > given_back
+    assert gauge(jvm, "givenBackBytes") > shown
     # What was written last is in the checkpoint soon.
     until(lambda: cache.used() <= LIMIT, "room for what was written last", 60)
     assert cache.used() <= LIMIT
     assert on_disk(jvm) - before <= LIMIT + (1 << 20)
+    make_spark({**CONF, "spark.app.name": "another one of this process"}, mode="provider")
+    assert gauge(jvm, "givenBackBytes") == 0
 
 
 def test_a_snapshot_comes_also_where_it_cannot_rely_on_what_was_uploaded(

@@ -20,14 +20,16 @@ import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import java.util.function.ToLongFunction;
 
 /**
  * Shows what the logs and the file sinks of this process do and hold, as Dropwizard metrics. The names are Flink's
  * where Flink's file merging has the same metric.
  *
- * <p>Counters, histogram and timers begin with the application. Gauges add up the checkpoints that the application
- * works on in this process: those that it has refreshed or written to since it began, and lately.
+ * <p>Counters, histogram and timers begin with the application, and so do the two gauges that count. The others add up
+ * the checkpoints that the application works on in this process: those that it has refreshed or written to since it
+ * began, and lately.
  */
 final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Listener {
   private static final String PREFIX = "fileMerging.";
@@ -74,10 +76,10 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     gauge(registry, "missingBytes", PartialFiles::missingInAll);
     gauge(registry, "localBytes", () -> LocalCache.ofProcess().used());
     gauge(registry, "localOwnBytes", () -> LocalCache.ofProcess().own());
-    gauge(registry, "givenBackBytes", () -> LocalCache.ofProcess().givenBack());
+    sinceTheBegin(registry, "givenBackBytes", () -> LocalCache.ofProcess().givenBack());
     gauge(registry, "heapSpilledBytes", HeapSpillMonitor::spilledBytes);
     gauge(registry, "heapSpillFileBytes", HeapSpillMonitor::fileBytes);
-    gauge(registry, "rebalancedPartitions", RebalanceRule::movedPartitions);
+    sinceTheBegin(registry, "rebalancedPartitions", RebalanceRule::movedPartitions);
     for (Count what : Count.values()) {
       counters.put(what, registry.register(PREFIX + name(what), new Counter()));
     }
@@ -96,6 +98,12 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
 
   private static void gauge(MetricRegistry registry, String name, Gauge<Number> gauge) {
     registry.register(PREFIX + name, gauge);
+  }
+
+  /** Shows what the process has counted since this application began: there may have been others in it. */
+  private static void sinceTheBegin(MetricRegistry registry, String name, LongSupplier ofProcess) {
+    long before = ofProcess.getAsLong();
+    gauge(registry, name, () -> ofProcess.getAsLong() - before);
   }
 
   private static String name(Count what) {
