@@ -136,6 +136,7 @@ def compare(
                 raise BenchmarkError(f"{query.name}: {side.kind.title} has not the state files that it should have")
         given = sides[0].rows
         for side in sides[1:]:
+            same(f"{query.name}, the batches of {side.kind.title}", [*given], [*side.rows])
             for batch, rows in given.items():
                 same(f"{query.name}, batch {batch}: {side.kind.title}", rows, side.rows[batch])
         expected = by_sql(stage.spark.newSession(), query, files[: None if query.key else stage.shape.batches])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from benchmarks import nexmark_process
 from benchmarks.filesystems import filesystem_settings
@@ -17,13 +18,14 @@ from benchmarks.nexmark_events import Shape, write_files
 from benchmarks.nexmark_places import Place, open_place
 from benchmarks.nexmark_process import compare, same_state, state_of, warm_up
 from benchmarks.nexmark_queries import QUERIES
-from benchmarks.nexmark_sides import USUAL, NexmarkSide, Stage, run_in_turn, settings_of
+from benchmarks.nexmark_sides import KINDS, USUAL, NexmarkSide, Stage, run_in_turn, settings_of
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError
 from tests.conftest import MakeSpark
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+HEAPS = ("heap-stock", "heap-merged")
 # Windows begin in one batch and end in the other one.
 SHAPE = Shape(batches=2, events=1_000, seconds=7)
 SETTINGS = {
@@ -85,7 +87,7 @@ def test_state_that_differs_is_found(make_spark: MakeSpark, tmp_path: Path) -> N
     files = write_files(SHAPE, tmp_path / "events")
     with open_place("local") as place:
         stage = stage_at(place, make_spark, tmp_path)
-        one, other = sides = stage.sides(query, ("heap-stock", "heap-merged"), keep=True)
+        one, other = sides = stage.sides(query, HEAPS, keep=True)
         other.polling = "70ms"
         run_in_turn([one], files)
         run_in_turn([other], files[1:])
@@ -98,11 +100,60 @@ def test_state_that_differs_is_found(make_spark: MakeSpark, tmp_path: Path) -> N
             same_state(query, sides)
 
 
+def lost(rows: dict[int, list[Any]], batch: int) -> None:
+    rows[batch].pop()
+
+
+def doubled(rows: dict[int, list[Any]], batch: int) -> None:
+    rows[batch].append(rows[batch][0])
+
+
+def one_more_batch(rows: dict[int, list[Any]], batch: int) -> None:
+    rows[batch + 100] = []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where", "says"),
+    [
+        (lost, {"heap-merged"}, "q12, batch 0: heap, merged differs: 1 of [1-9].* rows are missing, 0 are too many"),
+        (doubled, {"heap-merged"}, "q12, batch 0: heap, merged differs: 0 of [1-9].* are missing, 1 are too many"),
+        (one_more_batch, {"heap-merged"}, "q12, the batches of heap, merged differs: 0 of [1-9].*, [1-9] are too many"),
+        (lost, {"heap-stock", "heap-merged"}, "q12, the whole stream beside SQL differs: [1-9].* rows are missing"),
+    ],
+    ids=["lost", "doubled", "one more batch", "all lost the same"],
+)
+def test_rows_that_differ_are_found(
+    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any, where: set[str], says: str
+) -> None:
+    """Somebody falsifies what one of the sides, or both, give out."""
+    keep = NexmarkSide._keep
+
+    def falsified(side: NexmarkSide, frame: DataFrame, batch: int) -> None:
+        keep(side, frame, batch)
+        if any(side.kind is KINDS[name] for name in where):
+            wrong(side.rows, batch)
+
+    monkeypatch.setattr(NexmarkSide, "_keep", falsified)
+    files = write_files(SHAPE, tmp_path / "events", closing=True)
+    with open_place("local") as place, pytest.raises(BenchmarkError, match=says):
+        compare(QUERIES["q12"], stage_at(place, make_spark, tmp_path), HEAPS, files, False)
+
+
+def test_state_that_is_not_read_back_is_found(
+    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no byte of it was read, a comparison says nothing about the checkpoint."""
+    monkeypatch.setattr(nexmark_process, "_read", lambda side: 0)
+    files = write_files(SHAPE, tmp_path / "events", closing=True)
+    with open_place("local") as place, pytest.raises(BenchmarkError, match="q12: heap.* has not read its state back"):
+        compare(QUERIES["q12"], stage_at(place, make_spark, tmp_path), HEAPS, files, False)
+
+
 def test_a_warm_up_runs_all_sides_and_leaves_nothing(
     make_spark: MakeSpark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is measured after it begins with its first batch, and with no state."""
-    query, names = QUERIES["q12"], ("heap-stock", "heap-merged")
+    query, names = QUERIES["q12"], HEAPS
     with open_place("local") as place:
         stage = stage_at(place, make_spark, tmp_path)
         stage = dataclasses.replace(stage, shape=dataclasses.replace(SHAPE, warm_up=3))
