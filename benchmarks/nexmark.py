@@ -25,7 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from collections import Counter
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import nexmark_figures as results  # noqa: E402
 from benchmarks.nexmark_events import Shape  # noqa: E402
 from benchmarks.nexmark_places import PLACES, PlaceUnavailable  # noqa: E402
-from benchmarks.nexmark_process import UNAVAILABLE  # noqa: E402
+from benchmarks.nexmark_process import UNAVAILABLE, same_measured  # noqa: E402
 from benchmarks.nexmark_queries import QUERIES  # noqa: E402
 from benchmarks.nexmark_sides import KINDS, OF_PLACE, USUAL  # noqa: E402
 from benchmarks.report import put_into_page  # noqa: E402
 from benchmarks.scenario import DOORS, Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
-from benchmarks.sides import commit, git  # noqa: E402
+from benchmarks.sides import BenchmarkError, commit, git  # noqa: E402
 
 PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark.json"
 PAGE = ROOT / "docs" / "nexmark.md"
@@ -69,7 +70,7 @@ PUBLISHED_MAINTENANCE = "10s"
 """Of a published run that does not say it."""
 QUICK = {"partitions": 2, "batches": 4, "events": 2_500, "seconds": 7}
 """Also of the check that rows are the same, which comes before all measurements. Windows of ten seconds begin in one
-batch and end in another: what q7 and q8 give out depends on their state only then."""
+batch and end in another: what q8 gives out depends on its state only then."""
 COMPARED = ("stock", "merged", "remote", "heap-merged")
 """The sides of that check: both stores of stock Spark give out the same."""
 MORE_COMPARED = ("batch-scope",)
@@ -181,7 +182,7 @@ def measure_all(
     sides: tuple[str, ...],
     shapes: dict[str, tuple[Scenario, Shape]],
     following: int,
-    built: str | None,
+    begin: Begin,
     save: Any,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Measures queries at places, one after the other.
@@ -192,7 +193,7 @@ def measure_all(
         sides: Empty for the usual ones of each place.
         shapes: By place.
         following: Batches after a restart; -1 for no restart.
-        built: The commit of which the jars were built; None where they were not.
+        begin: What the run began with.
         save: Called with the raw numbers so far after each.
 
     Returns:
@@ -215,7 +216,8 @@ def measure_all(
                 failed.append(error.message)
                 print(f"FAILED: {error.message}", file=sys.stderr)
                 continue
-            raw.append({**found, "shape": asdict(shape), "scenario": scenario.to_json(), "differs": differences(built)})
+            about = {"shape": asdict(shape), "scenario": scenario.to_json(), "compared": begin.compared}
+            raw.append({**found, **about, "differs": differences(begin)})
             save(raw)
     return raw, failed
 
@@ -256,11 +258,25 @@ def publish(raw: list[dict[str, Any]]) -> None:
         raw: The raw numbers of some queries at some places.
 
     Raises:
-        click.ClickException: A query was run from files that differ from the commit, or other queries of a place were
-            run in another way, or with other versions. Nothing is published then; the raw numbers stay where they are.
+        click.ClickException: A query was run from files that differ from the commit, its sides gave out other rows, it
+            is there twice, or other queries of a place were run in another way, or with other versions. Nothing is
+            published then; the raw numbers stay where they are.
     """
     for each in raw:
-        refuse_changes(each.get("differs", "nobody knows which"), f"{each['query']} at {each['place']}")
+        run = f"{each['query']} at {each['place']}"
+        refuse_changes(each.get("differs", "nobody knows which"), run)
+        if not each.get("compared"):
+            raise click.UsageError(f"not published: rows of {run} were not all compared; run it without --no-equality")
+        if not each["environment"].get("commit"):
+            raise click.UsageError(f"figures are published of a commit, and that of {run} is not known")
+        try:
+            same_measured(run, each["sides"], each["shape"]["batches"])
+        except BenchmarkError as error:
+            raise click.ClickException(f"not published: {error}") from error
+    if twice := [
+        " at ".join(run) for run, count in Counter((o["query"], o["place"]) for o in raw).items() if count > 1
+    ]:
+        raise click.UsageError(f"not published: {', '.join(twice)} is there more than once")
     kept: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     for place, queries in figures_of(raw).items():
         abouts = {each["query"]: _about(each) for each in raw if each["place"] == place}
@@ -325,7 +341,9 @@ def _is_usual(raw: dict[str, Any]) -> bool:
     place, sides = raw["place"], raw["sides"]
     scenario, shape = shapes_at([place], SHAPE, SCENARIO, set())[place]
     return (
-        raw["shape"] == asdict(shape)
+        place in PLACES
+        and raw["query"] in QUERIES
+        and raw["shape"] == asdict(shape)
         and Scenario.from_json(raw["scenario"]) == scenario
         and {*sides} == {*OF_PLACE.get(place, USUAL)}
         and all("restart" in side for side in sides.values())
@@ -462,12 +480,7 @@ def main(
     if is_published and said - {"is_published", "places", "queries", "earlier", "out"}:
         raise click.UsageError("--publish runs queries as they are by default: say --place and --query at most")
     if earlier:
-        parts = [each for file in earlier for each in json.loads(file.read_text())]
-        if odd := [f"{each['query']} at {each['place']}" for each in parts if not _is_usual(each)]:
-            raise click.UsageError(
-                f"only what was run as by default, with a restart, can be published: {', '.join(odd)}"
-            )
-        publish(parts)
+        publish([each for file in earlier for each in read_raw(file)])
         return
     if is_published:
         # `publish` looks at each query, too; this is known before hours of measurements.
@@ -481,16 +494,14 @@ def main(
         raise click.ClickException(f"{PUBLISHED} is missing; run this with --publish on a quiet machine")
     if check and (unknown := [place for place in places if place not in published]):
         raise click.UsageError(f"nothing is published of {', '.join(unknown)}, so there is nothing to compare with")
-    built = None
+    writable(out)
+    begin = Begin.now(build, compared=equality and not check)
     if build:
-        # Before: what is committed meanwhile is then no longer that.
-        built = commit(ROOT)
         build_shim()
-    begin = time.monotonic()
+    started = time.monotonic()
     scenario = dataclasses.replace(SCENARIO, partitions=partitions, door=door, changelog=changelog)
     shape = Shape(batches, events, seconds, seed, warm_up)
     chosen = [name for name in QUERIES if not queries or name in queries]
-    out.mkdir(parents=True, exist_ok=True)
     # What was measured to be published is not replaced by a check.
     file = out / f"nexmark{'-quick' if quick else '-check' if check else ''}.json"
     raw: list[dict[str, Any]] = []
@@ -498,7 +509,7 @@ def main(
     if quick or (equality and not check):
         compared = COMPARED if quick else COMPARED + MORE_COMPARED
         raw = compare_all(chosen, sides or _through(door, compared), not quick, scenario, shape)
-        print(f"all rows are the same, after {time.monotonic() - begin:.0f} s", file=sys.stderr)
+        print(f"all rows are the same, after {time.monotonic() - started:.0f} s", file=sys.stderr)
     where = [place for place in PLACES if (place in places if places else place == "local" or not check)]
     shapes = shapes_at(where, shape, scenario, said)
     if check:
@@ -506,7 +517,7 @@ def main(
         shapes = {place: of_published(published[place]) for place in where}
     more = following if restart and not check else -1
     if not quick:
-        raw, failed = measure_all(chosen, where, sides, shapes, more, built, lambda so_far: _save(so_far, file))
+        raw, failed = measure_all(chosen, where, sides, shapes, more, begin, lambda so_far: _save(so_far, file))
     if not raw:
         raise click.ClickException("; ".join(failed) or "nothing was measured")
     _save(raw, file)
@@ -517,13 +528,13 @@ def main(
     for sentence in results.missed(found) if not quick else []:
         print(f"MISSED: {sentence}")
     print(f"raw numbers: {file}; tables and picture: the same name with .md and .png", file=sys.stderr)
-    print(f"all of it took {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    print(f"all of it took {time.monotonic() - started:.0f} s", file=sys.stderr)
     if is_published and not failed:
         publish(raw)
     if check:
 
         def measure(place: str, query: str) -> list[dict[str, Any]]:
-            return measure_all([query], [place], sides, shapes, more, built, lambda _: None)[0]
+            return measure_all([query], [place], sides, shapes, more, begin, lambda _: None)[0]
 
         alone = results.not_compared(published_figures(published), found)
         worse = check_again(published_figures(published), found, measure)
@@ -571,27 +582,90 @@ def changes() -> str:
     return "those that git does not tell" if said is None else ", ".join(line[3:] for line in said.splitlines())
 
 
-def differences(built: str | None) -> str:
-    """What of a run that is over differs from its commit; empty where nothing does.
+@dataclass(frozen=True)
+class Begin:
+    """What a run began with.
 
-    Args:
-        built: The commit of which the jars were built; None where they were not built for this run.
+    Attributes:
+        commit: The one that was here when the jars were built.
+        differs: What differed from it then; the jars where they were not built for the run; empty where nothing did.
+        compared: Whether all rows were compared in a small run.
     """
-    if built is None:
-        return "the jars, which were not built for this run"
+
+    commit: str
+    differs: str
+    compared: bool
+
+    @staticmethod
+    def now(is_built: bool, compared: bool) -> Begin:
+        """What is here before jars are built, if they are."""
+        return Begin(commit(ROOT), changes() if is_built else "the jars, which were not built for this run", compared)
+
+
+def differences(begin: Begin) -> str:
+    """What of a run that is over differs from the commit that it began with; empty where nothing does."""
     now = commit(ROOT)
-    return changes() if now == built else f"the jars, which were built of {built[:8]}, and now {now[:8]} is here"
+    if begin.differs or now == begin.commit:
+        return begin.differs or changes()
+    return f"the jars, which were built of {begin.commit[:8]}, and now {now[:8]} is here"
 
 
-def stop(*_: Any) -> None:
-    """Ends this process by SIGTERM as an interrupt does, and so all that it has started."""
-    sys.exit(128 + signal.SIGTERM)
+def end_in_order() -> None:
+    """Lets SIGTERM, and SIGHUP of a closed terminal, end this process and all that it started, as an interrupt does."""
+
+    def end(number: int, _: Any) -> None:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # `nohup` has said that a closed terminal is to end nothing.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
+def writable(out: Path) -> Path:
+    """Makes a directory for results, and raises `click.UsageError` where none can be written: not after hours."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            return out
+    except OSError as error:
+        raise click.UsageError(f"--out {out} cannot be written: {error.strerror}") from error
 
 
 def _save(raw: list[dict[str, Any]], file: Path) -> None:
-    file.write_text(json.dumps(raw, indent=1) + "\n")
+    # Whoever ends the run meanwhile leaves the numbers of hours as they were.
+    written = file.with_suffix(".part")
+    written.write_text(json.dumps(raw, indent=1) + "\n")
+    written.replace(file)
+
+
+def read_raw(file: Path) -> list[dict[str, Any]]:
+    """Reads the raw numbers that a run has saved.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Those of each query.
+
+    Raises:
+        click.UsageError: It has something else, or not all of it, or a query that `--publish` would have run in another
+            way.
+    """
+    try:
+        raw: list[dict[str, Any]] = json.loads(file.read_text())
+        odd = [f"{each['query']} at {each['place']}" for each in raw if not _is_usual(each)]
+        figures_of(raw)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise click.UsageError(f"{file} does not have the raw numbers of a whole run ({why})") from error
+    if not raw:
+        raise click.UsageError(f"{file} has the raw numbers of no query")
+    if odd:
+        raise click.UsageError(f"only what was run as by default, with a restart, can be published: {', '.join(odd)}")
+    return raw
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, stop)
+    end_in_order()
     main()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import statistics
 import sys
 import tempfile
@@ -220,7 +219,8 @@ def publish(run: dict[str, Any], published: Path, page: Path) -> None:
         page: The page.
 
     Raises:
-        click.ClickException: Other queries were run with other versions, cores or events. Nothing is published then.
+        click.ClickException: Other queries were run with other versions, cores or events, or the page has no place for
+            the summary. Nothing is published then.
     """
     before: dict[str, Any] = json.loads(published.read_text()) if published.exists() else {"queries": {}}
     others = set(before["queries"]) - set(run["queries"])
@@ -232,10 +232,6 @@ def publish(run: dict[str, Any], published: Path, page: Path) -> None:
     queries = {**before["queries"], **run["queries"]}
     kept = {"about": run["about"], "queries": {name: queries[name] for name in QUERIES if name in queries}}
     about, found = kept["about"], kept["queries"]
-    published.parent.mkdir(exist_ok=True)
-    published.write_text(json.dumps(kept, indent=1) + "\n")
-    text = "\n".join(["# Nexmark, Flink and Spark, all figures", "", *table(found)])
-    published.with_suffix(".md").write_text(f"{text}\n", encoding="utf-8")
     said = [
         "Each cell: new files of a checkpoint or batch; their MB; seconds from a restart after SIGKILL to the first "
         "events and a checkpoint.",
@@ -246,7 +242,12 @@ def publish(run: dict[str, Any], published: Path, page: Path) -> None:
         f"{about['shape']['batches']} files of {about['shape']['events']:,} events; Java {about['java']}, "
         f"{about['cpus']} cores, a local disk.",
     ]
+    # This comes first: it refuses a page that has no place for it.
     put_into_page(page, "flink", ["", *said, ""])
+    published.parent.mkdir(exist_ok=True)
+    published.write_text(json.dumps(kept, indent=1) + "\n")
+    text = "\n".join(["# Nexmark, Flink and Spark, all figures", "", *table(found)])
+    published.with_suffix(".md").write_text(f"{text}\n", encoding="utf-8")
 
 
 @click.command(context_settings={"show_default": True})
@@ -279,6 +280,7 @@ def main(
         raise click.UsageError("--publish runs queries as they are by default: say --query at most")
     if is_published:
         nexmark.refuse_changes(nexmark.changes())
+    nexmark.writable(out)
     build_shim()
     try:
         python = environment()
@@ -288,7 +290,6 @@ def main(
     work = Path(tempfile.mkdtemp(prefix="nexmark-events-"))
     about: dict[str, Any] = {"flink": VERSION, "parallelism": parallelism, "shape": asdict(shape)}
     found: Figures = {}
-    out.mkdir(parents=True, exist_ok=True)
     try:
         files = []
         for file in write_files(replace(shape, batches=batches + 1), work / "parquet"):
@@ -319,5 +320,5 @@ def main(
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, nexmark.stop)
+    nexmark.end_in_order()
     main()

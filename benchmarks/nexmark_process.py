@@ -36,7 +36,7 @@ from benchmarks.filesystems import calls, minus
 from benchmarks.nexmark_events import SCHEMA, Shape, write_files
 from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
 from benchmarks.nexmark_queries import QUERIES, Query
-from benchmarks.nexmark_sides import NexmarkSide, Stage, polling_at, run_in_turn, state_rows
+from benchmarks.nexmark_sides import KINDS, NexmarkSide, Stage, polling_at, run_in_turn, state_rows
 from benchmarks.restart import ANOTHER_HOST, end
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError, environment, jvm_memory, jvm_pid
@@ -85,7 +85,8 @@ def equal(
     found: dict[str, Any] = {}
     with open_place("local") as place:
         stage = Stage.open(place, sides, shape, scenario, work)
-        leave_small_parts(stage.spark)
+        if any(KINDS[name].is_remote for name in sides):
+            leave_small_parts(stage.spark)
         try:
             for name in names:
                 found[name] = compare(QUERIES[name], stage, sides, files, all_states or bool(QUERIES[name].key))
@@ -293,13 +294,8 @@ def measure(
         for side in running:
             side.polling = polling_at(where)
         run_in_turn(running, files[: shape.batches])
-        stock = running[0]
-        for side in running[1:]:
-            for one, other in zip(stock.batches, side.batches, strict=True):
-                same_sums(f"{name}, batch {one['batch']}: {side.kind.title}", one, other)
-        if not sum(batch["output"][0] for batch in stock.batches):
-            raise BenchmarkError(f"{name} gave nothing out: this proves nothing")
-        found = {each: _measured(side, shape.batches) for each, side in zip(sides, running, strict=True)}
+        found = {each: _measured(side, len(side.batches)) for each, side in zip(sides, running, strict=True)}
+        same_measured(name, found, shape.batches)
         about = {"query": name, "place": where, "environment": environment(stage.spark)}
         os.kill(jvm_pid(stage.spark), signal.SIGKILL)
         # What is left of the session in this process says that it misses the JVM.
@@ -307,9 +303,7 @@ def measure(
         if following >= 0:
             for number in order_of_restarts(name, len(sides)):
                 found[sides[number]]["restart"] = _return(sides[number], running[number], files[shape.batches :])
-            for each, side in zip(sides, running, strict=True):
-                first, now = found[sides[0]]["restart"], found[each]["restart"]
-                same_sums(f"{name} after the restart: {side.kind.title}", first, now)
+            same_measured(name, found, shape.batches)
             if not any(rows for rows, _ in found[sides[0]]["restart"]["output"]):
                 print(f"  {name} gave nothing out after the restart, so no row was compared there", file=sys.stderr)
         return {**about, "sides": found}
@@ -338,6 +332,30 @@ def warm_up(query: Query, names: tuple[str, ...], stage: Stage) -> None:
         run_in_turn(sides, files)
         forget_state(stage.spark, sides)
     shutil.rmtree(work, ignore_errors=True)
+
+
+def same_measured(query: str, sides: dict[str, dict[str, Any]], batches: int) -> None:
+    """Checks the rows of a measured query by its raw numbers. None are published without.
+
+    Args:
+        query: Its name.
+        sides: The raw numbers of each side; the first one is what the others are compared with.
+        batches: Before the restart, if there was one.
+
+    Raises:
+        BenchmarkError: A side ran more or fewer batches, or a batch gave out other rows or left others in state.
+    """
+    first = next(iter(sides.values()))
+    for name, side in sides.items():
+        title = KINDS[name].title
+        if len(side["batches"]) != batches:
+            raise BenchmarkError(f"{query}: {title} ran {len(side['batches'])} batches of {batches}")
+        for number, (one, other) in enumerate(zip(first["batches"], side["batches"], strict=True)):
+            same_sums(f"{query}, batch {number}: {title}", one, other)
+        if "restart" in first:
+            same_sums(f"{query} after the restart: {title}", first["restart"], side["restart"])
+    if not sum(batch["output"][0] for batch in first["batches"]):
+        raise BenchmarkError(f"{query} gave nothing out: this proves nothing")
 
 
 def same_sums(what: str, stock: dict[str, Any], other: dict[str, Any]) -> None:
@@ -411,10 +429,11 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
     first, *following = map(Path, order["files"])
     (side.root / "input" / first.name).hardlink_to(first)
     place.slow(side.counters)
+    before = side.counters.snapshot(side.name)
     begin = monotonic()
     side.start(side.merged)
     seconds = monotonic() - begin
-    counts = side.counters.snapshot(side.name)
+    counts = minus(side.counters.snapshot(side.name), before)
     # Where a server counts, the process that has it looks now.
     waits = work / FIRST_BATCH
     waits.touch()
@@ -424,6 +443,8 @@ def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[s
     progress = side.progress()
     if progress["batchId"] != order["first_batch"]:
         raise BenchmarkError(f"{side.name} came back with batch {progress['batchId']}, not {order['first_batch']}")
+    if counts and not calls(counts, STATE_CATEGORIES).get("read_bytes"):
+        raise BenchmarkError(f"{side.name} came back and has read no state of its checkpoint: this proves nothing")
     side.first_batch = progress["batchId"] + 1
     for file in following:
         side.run_batch(file)

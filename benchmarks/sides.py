@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -41,6 +42,17 @@ def merged_settings(scenario: Scenario) -> dict[str, str]:
     return {key: str(value) for key, value in builder._options.items()}
 
 
+def require_plain_name(work: Path) -> None:
+    """Raises `BenchmarkError` where Spark does not find state, or its own files, because of a directory's name.
+
+    Its reader of state does not find what has a ``%`` in a URL, such as a space, and `spark.local.dir` ends at a comma.
+    """
+    if odd := re.search(r"[^\w/.+=@~-]", str(work)):
+        raise BenchmarkError(
+            f"Spark cannot work in {work}, since there is {odd[0]!r} in its name: set TMPDIR to another directory"
+        )
+
+
 def start_session(
     scenario: Scenario,
     work: Path,
@@ -59,9 +71,13 @@ def start_session(
 
     Returns:
         The session.
+
+    Raises:
+        BenchmarkError: The jar of the tests is missing, or Spark cannot work in the directory.
     """
     if not TEST_JAR.exists():
         raise BenchmarkError(f"{TEST_JAR} is missing: python jvm-shim/build.py --tests")
+    require_plain_name(work)
     more = dict(more or {})
     java_options = more.pop("spark.driver.extraJavaOptions", "")
     temporary = work / "tmp"

@@ -29,9 +29,11 @@ from benchmarks.nexmark_places import PLACES
 from benchmarks.nexmark_process import last_of_each_key, order_of_restarts, same, same_sums
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_sides import OF_PLACE, USUAL, orders, polling_at
-from benchmarks.sides import BenchmarkError
+from benchmarks.sides import BenchmarkError, require_plain_name, start_session
 
 SHAPE = Shape(batches=2, events=50_000)
+GIVEN = {"output": [3, 17], "state_rows": [5]}
+"""What a batch gives out and leaves in state."""
 
 
 @pytest.fixture(scope="module")
@@ -281,20 +283,22 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_publishing_fills_the_page(tmp_path: Path, page: Path) -> None:
     about = {"spark": "4.3.0", "java": "17", "cpus": 2, "commit": "0123456789abcdef"}
     scenario = {"partitions": 4, "maintenance_interval": "1s"}
-    common = {"environment": about, "shape": dataclasses.asdict(SHAPE), "scenario": scenario, "differs": ""}
+    shape = dataclasses.replace(SHAPE, batches=1)
+    common: dict[str, Any] = {"environment": about, "shape": dataclasses.asdict(shape), "scenario": scenario}
+    common |= {"differs": "", "compared": True}
 
     def raw(place: str, query: str, stock_ms: int, merged_ms: int) -> dict[str, Any]:
         both: dict[str, Any] = {
-            name: {"batches": [{"trigger_ms": ms, "state_calls": calls}], "left": {}, "amplification": None}
+            name: {"batches": [{"trigger_ms": ms, "state_calls": calls, **GIVEN}], "left": {}, "amplification": None}
             for name, ms, calls in (("stock", stock_ms, 100), ("merged", merged_ms, 1))
         }
         return {**common, "place": place, "query": query, "sides": both}
 
     nexmark.publish([raw("local5", "q5", 1_000, 1_000)])
     nexmark.publish([raw("local5", "q4", 4_000, 1_000)])
-    longer = dataclasses.asdict(dataclasses.replace(SHAPE, batches=3))
+    longer = dataclasses.asdict(dataclasses.replace(shape, seconds=3))
     nexmark.publish([{**raw("local", "q4", 9_000, 9_000), "shape": longer}])
-    warm = dataclasses.asdict(dataclasses.replace(SHAPE, warm_up=30))
+    warm = dataclasses.asdict(dataclasses.replace(shape, warm_up=30))
     for other in ({"shape": longer}, {"shape": warm}, {"environment": {**about, "spark": "4.2.0"}}):
         with pytest.raises(click.ClickException, match="Publish all of them: --publish --place local5"):
             nexmark.publish([{**raw("local5", "q7", 9_000, 9_000), **other}])
@@ -349,6 +353,11 @@ def test_publishing_flink_fills_its_part_of_the_page(tmp_path: Path) -> None:
 
     older = {"about": {**about, "spark": "4.2.0"}, "queries": {"q9": {"stock": figures(77)}}}
     both = {"stock": figures(20), "merged": figures(3.5), "forst-merged": {"failed": "it was\ntoo | much"}}
+    bare = tmp_path / "bare.md"
+    bare.write_text("nothing\n")
+    with pytest.raises(click.ClickException, match="has no <!-- flink:begin -->"):
+        nexmark_flink.publish(older, published, bare)
+    assert not published.exists()
     nexmark_flink.publish(older, published, page)
     kept = published.read_text()
     with pytest.raises(click.ClickException, match="q9 were run with .*4.2.0"):
@@ -417,8 +426,8 @@ def test_figures_are_published_of_a_commit(tmp_path: Path, monkeypatch: pytest.M
 def _measured(place: str, **changes: Any) -> dict[str, Any]:
     """Raw numbers of q4 as `--publish` would have run it, and what is different."""
     scenario, shape = nexmark.shapes_at([place], nexmark.SHAPE, nexmark.SCENARIO, set())[place]
-    batches = [{"trigger_ms": 1_000, "state_calls": 10}] * shape.batches
-    again = {"seconds": 5.0, "memory": {"peak_resident": 1}}
+    batches = [{"trigger_ms": 1_000, "state_calls": 10, **GIVEN}] * shape.batches
+    again = {"seconds": 5.0, "memory": {"peak_resident": 1}, "output": [[3, 17]], "state_rows": [[5]]}
     side = {"batches": batches, "left": {}, "amplification": None, "restart": again}
     raw = {
         "place": place,
@@ -428,6 +437,7 @@ def _measured(place: str, **changes: Any) -> dict[str, Any]:
         "scenario": scenario.to_json(),
         "sides": dict.fromkeys(OF_PLACE.get(place, USUAL), side),
         "differs": "",
+        "compared": True,
     }
     return raw | changes
 
@@ -471,29 +481,123 @@ def test_parts_of_a_run_are_published_later(tmp_path: Path, page: Path) -> None:
     assert (nexmark.PUBLISHED.read_text(), page.read_text()) == (published, text)
 
 
+def _with(raw: dict[str, Any], side: str, **changes: Any) -> dict[str, Any]:
+    """The same raw numbers, but for something of one side."""
+    return {**raw, "sides": {**raw["sides"], side: {**raw["sides"][side], **changes}}}
+
+
+def test_no_figures_are_published_of_sides_with_other_rows(page: Path) -> None:
+    """Whatever wrote the raw numbers."""
+    whole = _measured("local")
+    batches, again = (whole["sides"]["stock"][name] for name in ("batches", "restart"))
+    state = {"state_rows": [4]}
+    nothing = [{**batch, "output": [0, 0]} for batch in batches]
+    for raw, says in (
+        (_with(whole, "merged", batches=batches[:2]), "q4 at local: RocksDB, merged ran 2 batches of 46"),
+        (_with(whole, "stock", batches=batches[:7]), "q4 at local: RocksDB, stock ran 7 batches of 46"),
+        (_with(whole, "merged", batches=[*batches[:-1], batches[0] | {"output": [3, 18]}]), r"batch 45: .*\[3, 18\]"),
+        (_with(whole, "heap-merged", batches=[batches[0] | state, *batches[1:]]), "batch 0: heap, merged differs"),
+        (_with(whole, "merged", restart=again | {"output": [[2, 17]]}), "after the restart: RocksDB, merged differs"),
+        (_with(whole, "heap-stock", restart=again | {"state_rows": []}), "after the restart: heap, stock differs"),
+        (whole | {"sides": {side: {"batches": nothing} for side in USUAL}}, "gave nothing out"),
+    ):
+        with pytest.raises(click.ClickException, match=f"not published: .*{says}"):
+            nexmark.publish([raw])
+    with pytest.raises(click.UsageError, match="that of q4 at local is not known"):
+        nexmark.publish([whole | {"environment": {**whole["environment"], "commit": ""}}])
+    with pytest.raises(click.UsageError, match="rows of q4 at local were not all compared"):
+        nexmark.publish([whole | {"compared": False}])
+    with pytest.raises(click.UsageError, match="q4 at local is there more than once"):
+        nexmark.publish([whole, _measured("local", query="q5"), whole])
+    assert "old" in page.read_text()
+    assert not nexmark.PUBLISHED.exists()
+    nexmark.publish([whole])
+    assert "old" not in page.read_text()
+
+
+def test_a_file_without_raw_numbers_is_not_published(tmp_path: Path, page: Path) -> None:
+    file = tmp_path / "raw.json"
+    whole = _measured("local")
+    for text, says in (
+        ("[]", "has the raw numbers of no query"),
+        (json.dumps([whole])[:-100], "does not have the raw numbers of a whole run (JSONDecodeError"),
+        (json.dumps(whole), "does not have the raw numbers of a whole run"),
+        ("7", "does not have the raw numbers of a whole run"),
+        ('[{"query": "q4"}]', "does not have the raw numbers of a whole run (KeyError"),
+        (json.dumps([_with(whole, "merged", batches=[])]), "does not have the raw numbers of a whole run"),
+        (json.dumps([_measured("local", query="q6")]), "can be published: q6 at local"),
+        (json.dumps([_measured("local") | {"place": "moon"}]), "can be published: q4 at moon"),
+    ):
+        file.write_text(text)
+        done = CliRunner().invoke(nexmark.main, ["--publish", "--raw", str(file)])
+        assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
+        assert says in " ".join(done.output.split()), done.output
+    assert "old" in page.read_text()
+    assert not nexmark.PUBLISHED.exists()
+
+
+def test_results_that_cannot_be_written_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is there stays."""
+    begun: list[Any] = []
+    for where in (nexmark, nexmark_flink):
+        monkeypatch.setattr(where, "build_shim", lambda: begun.append("jars"))
+    (tmp_path / "file").write_text("kept")
+    for out, says in (("/proc/self/out", "No such file"), (str(tmp_path / "file" / "below"), "Not a directory")):
+        for main in (nexmark.main, nexmark_flink.main):
+            done = CliRunner().invoke(main, ["--out", out])
+            assert done.exit_code == 2
+            assert f"--out {out} cannot be written: {says}" in done.output
+    assert begun == []
+    assert nexmark.writable(tmp_path) == tmp_path
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize(
-    ("built", "git", "says"),
+    ("is_built", "first", "then", "says"),
     [
-        ("a", {"rev-parse": "a", "status": ""}, ""),
-        ("a", {"rev-parse": "a", "status": " M jvm-shim/A.java"}, "jvm-shim/A.java"),
-        ("a", {"rev-parse": "b", "status": ""}, "the jars, which were built of a, and now b is here"),
-        ("a", {"rev-parse": "a", "status": None}, "those that git does not tell"),
-        (None, {"rev-parse": "a", "status": ""}, "the jars, which were not built for this run"),
+        (True, ("a", ""), ("a", ""), ""),
+        (True, ("a", ""), ("a", " M jvm-shim/A.java"), "jvm-shim/A.java"),
+        (True, ("a", " M jvm-shim/A.java"), ("a", ""), "jvm-shim/A.java"),
+        (True, ("a", ""), ("b", ""), "the jars, which were built of a, and now b is here"),
+        (True, ("a", ""), ("a", None), "those that git does not tell"),
+        (False, ("a", ""), ("a", ""), "the jars, which were not built for this run"),
     ],
 )
 def test_a_run_says_what_differs_from_its_commit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: str | None, git: dict[str, str | None], says: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    is_built: bool,
+    first: tuple[str, str],
+    then: tuple[str, str | None],
+    says: str,
 ) -> None:
-    """Jars that were not built for it, or of another commit, may be of any sources."""
+    """Jars that were not built for it, or of another commit, or of files that are as before again, may be of any."""
     (tmp_path / ".git").mkdir()
     monkeypatch.setattr(nexmark, "ROOT", tmp_path)
     monkeypatch.setattr(nexmark, "run_part", lambda *_, **__: {"query": "q4", "place": "local"})
-    for asks in ("benchmarks.nexmark.git", "benchmarks.sides.git"):
-        monkeypatch.setattr(asks, lambda _, command, *__: git[command])
+
+    def git_says(answers: tuple[str, str | None]) -> None:
+        by_command = dict(zip(("rev-parse", "status"), answers, strict=True))
+        for asks in ("benchmarks.nexmark.git", "benchmarks.sides.git"):
+            monkeypatch.setattr(asks, lambda _, command, *__: by_command[command])
+
+    git_says(first)
+    begin = nexmark.Begin.now(is_built, compared=True)
+    git_says(then)
     shapes = nexmark.shapes_at(["local"], nexmark.SHAPE, nexmark.SCENARIO, set())
     saved: list[dict[str, Any]] = []
-    nexmark.measure_all(["q4"], ["local"], (), shapes, 3, built, saved.extend)
-    assert saved[0]["differs"] == says
+    nexmark.measure_all(["q4"], ["local"], (), shapes, 3, begin, saved.extend)
+    assert (saved[0]["differs"], saved[0]["compared"]) == (says, True)
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "50%", "it's", "[0]"])
+def test_a_directory_in_which_spark_cannot_work_is_refused(tmp_path: Path, name: str) -> None:
+    """By all benchmarks, at once."""
+    work = tmp_path / name
+    with pytest.raises(BenchmarkError, match="set TMPDIR to another directory"):
+        start_session(nexmark.SCENARIO, work, {})
+    assert not work.exists()
+    require_plain_name(tmp_path / "ä+=@~b_c-1.d")
 
 
 def test_each_side_is_the_first_to_restart() -> None:
@@ -570,12 +674,31 @@ def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
     assert [*tmp_path.glob("nexmark-*")] == []
 
 
+def test_signals_end_a_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed terminal, too, unless `nohup` has said that it is to go on."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
+        nexmark.end_in_order()
+        for number in before:
+            with pytest.raises(SystemExit) as ended:
+                os.kill(os.getpid(), number)
+            assert ended.value.code == 128 + number
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        nexmark.end_in_order()
+        os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_sides_ask_seldom_for_input_where_calls_wait() -> None:
     assert {place: polling_at(place) for place in PLACES} == {"local": None, "local5": "1s", "hdfs": "1s", "s3": "1s"}
 
 
 def test_windows_go_on_in_the_next_batch_where_rows_are_compared() -> None:
-    """Else no row of q7 and q8 depends on the state that the batch before has left."""
+    """Else no row of q8 depends on the state that the batch before has left."""
     assert all(batch * nexmark.QUICK["seconds"] % 10 for batch in range(1, nexmark.QUICK["batches"]))
 
 
