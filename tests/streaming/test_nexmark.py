@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from benchmarks import nexmark_process
 from benchmarks.filesystems import filesystem_settings
 from benchmarks.nexmark_events import Shape, write_files
 from benchmarks.nexmark_places import Place, open_place
-from benchmarks.nexmark_process import come_back, compare, forget_state, measure, same_state, state_of, warm_up
+from benchmarks.nexmark_process import _return, come_back, compare, forget_state, measure, same_state, state_of, warm_up
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_sides import KINDS, USUAL, NexmarkSide, Stage, run_in_turn, settings_of
 from benchmarks.scenario import Scenario
@@ -287,6 +288,24 @@ def test_rows_that_differ_after_a_restart_are_found(
     monkeypatch.setattr(nexmark_process, "_return", lambda name, *_: {"output": back[name], "state_rows": [[3]]})
     killed = measured(make_spark, tmp_path, monkeypatch, 0, "q12 after the restart: heap, merged differs")
     assert killed == [(jvm_pid(make_spark(SETTINGS)), signal.SIGKILL)]
+
+
+def test_a_side_comes_back_on_another_host(
+    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what the host has kept of merged files, or of state, nothing makes a restart faster."""
+    stores = tmp_path / "local" / "stores"
+    stores.mkdir(parents=True)
+
+    def process(command: list[str], **_: Any) -> None:
+        assert not stores.exists()
+        raise BenchmarkError(json.loads(Path(command[-2]).read_text())["scenario"]["options"]["cache_size_limit"])
+
+    monkeypatch.setattr("benchmarks.nexmark_process.subprocess.Popen", process)
+    with open_place("local") as place:
+        (side,) = stage_at(place, make_spark, tmp_path).sides(QUERIES["q12"], ("merged",))
+        with pytest.raises(BenchmarkError, match=r"^0$"):
+            _return("merged", side, [])
 
 
 @pytest.mark.parametrize(
