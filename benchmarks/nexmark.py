@@ -494,7 +494,7 @@ def main(
         raise click.ClickException(f"{PUBLISHED} is missing; run this with --publish on a quiet machine")
     if check and (unknown := [place for place in places if place not in published]):
         raise click.UsageError(f"nothing is published of {', '.join(unknown)}, so there is nothing to compare with")
-    writable(out)
+    require_writable(out)
     begin = Begin.now(build, compared=equality and not check)
     if build:
         build_shim()
@@ -622,12 +622,11 @@ def end_in_order() -> None:
             signal.signal(number, end)
 
 
-def writable(out: Path) -> Path:
+def require_writable(out: Path) -> None:
     """Makes a directory for results, and raises `click.UsageError` where none can be written: not after hours."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            return out
+        tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise click.UsageError(f"--out {out} cannot be written: {error.strerror}") from error
 

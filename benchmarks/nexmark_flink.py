@@ -280,7 +280,7 @@ def main(
         raise click.UsageError("--publish runs queries as they are by default: say --query at most")
     if is_published:
         nexmark.refuse_changes(nexmark.changes())
-    nexmark.writable(out)
+    nexmark.require_writable(out)
     build_shim()
     try:
         python = environment()

@@ -83,7 +83,7 @@ def test_a_query_gives_the_same_everywhere(
 
     # Of both sides, in the middle and at the end, each time as the checkpoint has it.
     of_both = ["forget", "state", "state", "forget"]
-    assert seen == (of_both * 2)[:-1] if QUERIES[name].key else ["forget"]
+    assert seen == ((of_both * 2)[:-1] if QUERIES[name].key else ["forget"])
     assert all(rows_of_states)
     assert found["rows"] >= SHAPE.batches
     stock, ours = (found["sides"][side]["batches"][-1] for side in sides)

@@ -548,7 +548,7 @@ def test_results_that_cannot_be_written_are_refused_at_once(tmp_path: Path, monk
             assert done.exit_code == 2
             assert f"--out {out} cannot be written: {says}" in done.output
     assert begun == []
-    assert nexmark.writable(tmp_path) == tmp_path
+    nexmark.require_writable(tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
@@ -674,7 +674,7 @@ def test_nothing_stays_of_a_run_that_is_ended(tmp_path: Path) -> None:
     assert [*tmp_path.glob("nexmark-*")] == []
 
 
-def test_signals_end_a_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_end_a_run_in_order() -> None:
     """A closed terminal, too, unless `nohup` has said that it is to go on."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
